@@ -1,0 +1,397 @@
+//! The memory log's own semantics.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::log::{Headers, Name};
+
+fn target() -> Target {
+    Target {
+        stream: Name::new("plant").unwrap(),
+        topic: Name::new("telemetry").unwrap(),
+    }
+}
+
+fn triple() -> Triple {
+    Triple {
+        target: target(),
+        partition: 0,
+    }
+}
+
+fn record(id: u128) -> Record {
+    Record {
+        id,
+        headers: Headers::default(),
+        payload: Bytes::from(format!("payload {id}")),
+    }
+}
+
+fn log() -> Arc<MemoryLog> {
+    let log = MemoryLog::new();
+    log.add_topic(&target(), 1, None);
+    Arc::new(log)
+}
+
+fn ids(log: &MemoryLog) -> Vec<u128> {
+    log.records(&triple())
+        .iter()
+        .map(|record| record.id)
+        .collect()
+}
+
+fn broken() -> LogError {
+    LogError::Busy("scripted".into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn appended_records_are_polled_in_order_from_any_offset() {
+    let log = log();
+    log.append(&triple(), &[record(1), record(2)])
+        .await
+        .unwrap();
+    tokio::time::advance(Duration::from_millis(3)).await;
+    log.append(&triple(), &[record(3)]).await.unwrap();
+    let polled = log.poll(&triple(), 1, 10).await.unwrap();
+    assert_eq!(polled.newest_offset, 2);
+    assert_eq!(
+        polled
+            .records
+            .iter()
+            .map(|r| (r.offset, r.id))
+            .collect::<Vec<_>>(),
+        [(1, 2), (2, 3)]
+    );
+    assert_eq!(
+        polled.records[1].timestamp_micros - polled.records[0].timestamp_micros,
+        3_000
+    );
+    assert_eq!(log.poll(&triple(), 0, 1).await.unwrap().records.len(), 1);
+    assert_eq!(
+        log.poll(&triple(), 9, 1).await.unwrap(),
+        Polled {
+            records: vec![],
+            newest_offset: 2
+        }
+    );
+    assert_eq!(log.end(&triple()).await, Ok(3));
+    assert_eq!(
+        log.counts(&triple()),
+        Counts {
+            appends: 2,
+            polls: 3,
+            commits: 0
+        }
+    );
+}
+
+#[tokio::test]
+async fn an_append_with_one_bad_record_stores_none() {
+    let log = log();
+    let empty = Record {
+        payload: Bytes::new(),
+        ..record(2)
+    };
+    assert!(matches!(
+        log.append(&triple(), &[record(1), empty]).await,
+        Err(LogError::Refused(_))
+    ));
+    let huge = Record {
+        payload: Bytes::from(vec![0; crate::log::MAX_PAYLOAD_BYTES + 1]),
+        ..record(3)
+    };
+    assert!(matches!(
+        log.append(&triple(), &[record(1), huge]).await,
+        Err(LogError::TooLarge(_))
+    ));
+    assert!(ids(&log).is_empty());
+}
+
+#[tokio::test]
+async fn a_missing_topic_or_partition_is_said_to_be_missing() {
+    let log = log();
+    let elsewhere = Triple {
+        partition: 1,
+        ..triple()
+    };
+    assert!(matches!(
+        log.append(&elsewhere, &[record(1)]).await,
+        Err(LogError::NoSuchTarget(_))
+    ));
+    assert_eq!(
+        log.topic(&target()).await,
+        Ok(Some(TopicInfo {
+            partitions: 1,
+            durability: None
+        }))
+    );
+    log.delete_topic(&target());
+    assert_eq!(log.topic(&target()).await, Ok(None));
+    assert!(matches!(
+        log.poll(&triple(), 0, 1).await,
+        Err(LogError::NoSuchTarget(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_topic_that_is_made_again_starts_over_and_create_keeps_one_that_exists() {
+    let log = log();
+    log.append(&triple(), &[record(1)]).await.unwrap();
+    log.commit(&triple(), "gateway", 0).await.unwrap();
+    let spec = TopicSpec {
+        partitions: 3,
+        ..TopicSpec::default()
+    };
+    assert_eq!(log.create(&target(), &spec).await.unwrap().partitions, 1);
+    assert_eq!(ids(&log), [1]);
+    log.delete_topic(&target());
+    let made = log.create(&target(), &spec).await.unwrap();
+    assert_eq!(
+        made,
+        TopicInfo {
+            partitions: 3,
+            durability: Some(Durability::Persisted)
+        }
+    );
+    assert_eq!(log.end(&triple()).await, Ok(0));
+    assert_eq!(log.committed(&triple(), "gateway").await, Ok(None));
+}
+
+#[tokio::test]
+async fn commits_are_kept_per_consumer_with_their_history() {
+    let log = log();
+    for offset in [3, 7, 5] {
+        log.commit(&triple(), "a", offset).await.unwrap();
+    }
+    log.commit(&triple(), "b", 1).await.unwrap();
+    assert_eq!(log.committed(&triple(), "a").await, Ok(Some(5)));
+    assert_eq!(log.commits(&triple(), "a"), [3, 7, 5]);
+    assert_eq!(log.commits(&triple(), "b"), [1]);
+    assert_eq!(log.committed(&triple(), "c").await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_scripted_failure_stores_nothing_and_hits_one_call() {
+    let log = log();
+    log.script(Call::Append, Fault::Fail(broken()));
+    assert_eq!(log.append(&triple(), &[record(1)]).await, Err(broken()));
+    assert!(ids(&log).is_empty());
+    log.append(&triple(), &[record(1)]).await.unwrap();
+    assert_eq!(ids(&log), [1]);
+}
+
+#[tokio::test]
+async fn a_lost_reply_stores_and_reports_a_failure() {
+    let log = log();
+    log.script(Call::Append, Fault::LoseReply(broken()));
+    assert_eq!(log.append(&triple(), &[record(1)]).await, Err(broken()));
+    assert_eq!(ids(&log), [1]);
+    log.script(Call::Commit, Fault::LoseReply(broken()));
+    assert_eq!(log.commit(&triple(), "a", 0).await, Err(broken()));
+    assert_eq!(log.committed(&triple(), "a").await, Ok(Some(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_append_that_was_given_up_can_be_stored_after_its_retry_and_what_followed() {
+    let log = log();
+    log.script(
+        Call::Append,
+        Fault::DoneLater(
+            Duration::from_secs(5),
+            LogError::Timeout(Duration::from_secs(1)),
+        ),
+    );
+    assert!(log.append(&triple(), &[record(1)]).await.is_err());
+    assert!(ids(&log).is_empty());
+    log.append(&triple(), &[record(1)]).await.unwrap();
+    log.append(&triple(), &[record(2)]).await.unwrap();
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert_eq!(ids(&log), [1, 2, 1]);
+    assert_eq!(log.end(&triple()).await, Ok(3));
+    assert_eq!(log.counts(&triple()).appends, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_takes_its_time_and_a_dropped_call_is_not_done() {
+    let log = log();
+    log.script(Call::Append, Fault::Delay(Duration::from_secs(2)));
+    let before = Instant::now();
+    log.append(&triple(), &[record(1)]).await.unwrap();
+    assert_eq!(before.elapsed().as_secs(), 2);
+    log.script(Call::Append, Fault::Delay(Duration::from_secs(2)));
+    assert!(
+        tokio::time::timeout(Duration::from_secs(1), log.append(&triple(), &[record(2)]))
+            .await
+            .is_err()
+    );
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(ids(&log), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_appends_wait_for_release_and_say_how_many_they_are() {
+    for (at, stored_while_held) in [(HoldAt::BeforeCommit, 0), (HoldAt::AfterCommit, 1)] {
+        let log = log();
+        log.hold(at);
+        let append = tokio::spawn({
+            let log = log.clone();
+            async move { log.append(&triple(), &[record(1)]).await }
+        });
+        log.wait_until("one append is held", |log| log.held() == 1)
+            .await;
+        assert_eq!(log.records(&triple()).len(), stored_while_held);
+        assert!(!append.is_finished());
+        log.release();
+        append.await.unwrap().unwrap();
+        assert_eq!(ids(&log), [1]);
+        assert_eq!(log.held(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_fails_everything_at_once_also_what_is_held_and_ends() {
+    let log = log();
+    log.hold(HoldAt::BeforeCommit);
+    let append = tokio::spawn({
+        let log = log.clone();
+        async move { log.append(&triple(), &[record(1)]).await }
+    });
+    log.wait_until("one append is held", |log| log.held() == 1)
+        .await;
+    log.set_outage(true);
+    assert!(matches!(
+        append.await.unwrap(),
+        Err(LogError::Unreachable { .. })
+    ));
+    assert!(matches!(
+        log.ping().await,
+        Err(LogError::Unreachable { .. })
+    ));
+    assert!(matches!(
+        log.topic(&target()).await,
+        Err(LogError::Unreachable { .. })
+    ));
+    assert!(matches!(
+        log.poll(&triple(), 0, 1).await,
+        Err(LogError::Unreachable { .. })
+    ));
+    log.release();
+    log.set_outage(false);
+    log.ping().await.unwrap();
+    assert!(ids(&log).is_empty());
+    log.close().await;
+    log.set_outage(false);
+    assert!(matches!(
+        log.ping().await,
+        Err(LogError::Unreachable { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_refused_target_is_refused_until_it_is_permitted_and_others_are_not() {
+    let log = log();
+    let other = Triple {
+        target: Target {
+            stream: Name::new("other").unwrap(),
+            ..target()
+        },
+        partition: 0,
+    };
+    log.add_topic(&other.target, 1, None);
+    log.refuse(&target(), Some(LogError::NotPermitted("append".into())));
+    assert!(matches!(
+        log.append(&triple(), &[record(1)]).await,
+        Err(LogError::NotPermitted(_))
+    ));
+    assert!(matches!(
+        log.topic(&target()).await,
+        Err(LogError::NotPermitted(_))
+    ));
+    log.append(&other, &[record(1)]).await.unwrap();
+    log.refuse(&target(), None);
+    log.append(&triple(), &[record(1)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_truncated_log_gives_its_offsets_out_again() {
+    let log = log();
+    log.append(&triple(), &[record(1), record(2), record(3)])
+        .await
+        .unwrap();
+    log.truncate(&triple(), 1);
+    assert_eq!(log.end(&triple()).await, Ok(1));
+    log.append(&triple(), &[record(4)]).await.unwrap();
+    assert_eq!(
+        log.records(&triple())
+            .iter()
+            .map(|r| (r.offset, r.id))
+            .collect::<Vec<_>>(),
+        [(0, 1), (1, 4)]
+    );
+}
+
+#[tokio::test]
+async fn an_expired_beginning_leaves_a_gap_and_the_rest() {
+    let log = log();
+    log.append(&triple(), &[record(1), record(2), record(3)])
+        .await
+        .unwrap();
+    log.expire(&triple(), 2);
+    let polled = log.poll(&triple(), 0, 10).await.unwrap();
+    assert_eq!(
+        polled.records.iter().map(|r| r.offset).collect::<Vec<_>>(),
+        [2]
+    );
+    assert_eq!(log.end(&triple()).await, Ok(3));
+    log.expire(&triple(), 3);
+    assert_eq!(
+        log.poll(&triple(), 0, 10).await.unwrap(),
+        Polled {
+            records: vec![],
+            newest_offset: 2
+        }
+    );
+    assert_eq!(log.end(&triple()).await, Ok(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_faults_and_another_seed_gives_others() {
+    async fn run(seed: u64) -> (Vec<Result<(), LogError>>, Vec<u128>) {
+        let longest_delay = Duration::from_millis(50);
+        let chances = Chances {
+            fail: 0.2,
+            lose_reply: 0.2,
+            done_later: 0.1,
+            delay: 0.3,
+            longest_delay,
+        };
+        let log = MemoryLog::seeded(seed, chances);
+        log.add_topic(&target(), 1, None);
+        let mut results = Vec::new();
+        for id in 0..200 {
+            results.push(log.append(&triple(), &[record(id)]).await);
+        }
+        tokio::time::advance(longest_delay).await;
+        (results, ids(&log))
+    }
+    let first = run(1).await;
+    assert_eq!(first, run(1).await);
+    assert_ne!(first.0, run(2).await.0);
+    let failed = first.0.iter().filter(|result| result.is_err()).count();
+    assert!(failed > 50 && failed < 150, "{failed} of 200 failed");
+    assert!(first.0.iter().all(
+        |result| result.as_ref().is_ok() || result.as_ref().is_err_and(LogError::is_transient)
+    ));
+    // Replies were lost: more is stored than was confirmed.
+    assert!(first.1.len() > 200 - failed);
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "waited in vain for: a record")]
+async fn waiting_in_vain_ends_and_says_for_what() {
+    log()
+        .wait_until("a record", |log| !log.records(&triple()).is_empty())
+        .await;
+}
