@@ -1,0 +1,173 @@
+//! The envelope: how an MQTT message is stored as an Iggy record, and how it is read back.
+//!
+//! What always holds: the payload is stored unchanged, except that an empty one is stored as one zero byte (Iggy stores
+//! no empty payload) and marked; topic and payload come back byte for byte. The header names are a contract with every
+//! reader of the Iggy topics: they may be added to, never changed.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+
+use crate::log::{HeaderValue, Headers, MAX_HEADER_VALUE_BYTES, Record, StoredRecord};
+use crate::mqtt::{ClientId, MAX_STRING_BYTES, PacketId, QoS, TopicError, TopicName};
+
+/// Text: the topic, or its first 255 bytes at most; the rest is in `mqtt.topic.1`, `mqtt.topic.2` and so on.
+pub const TOPIC: &str = "mqtt.topic";
+/// Number of one byte: the publisher's QoS.
+pub const QOS: &str = "mqtt.qos";
+/// Text: the publisher's client id.
+pub const CLIENT_ID: &str = "mqtt.client_id";
+/// Number of two bytes: the publisher's packet id, QoS 1 only.
+pub const PACKET_ID: &str = "mqtt.packet_id";
+/// Truth value, only when true: the publisher set RETAIN.
+pub const RETAIN: &str = "mqtt.retain";
+/// Truth value, only when true: the publisher set DUP.
+pub const DUP: &str = "mqtt.dup";
+/// Truth value, only when true: the payload was empty.
+pub const EMPTY: &str = "mqtt.empty";
+
+/// What stands for an empty payload.
+const EMPTY_PAYLOAD: &[u8] = &[0];
+
+/// A PUBLISH as it came from its client.
+#[derive(Debug, Clone, Copy)]
+pub struct Published<'a> {
+    /// Its topic.
+    pub topic: &'a TopicName,
+    /// Its QoS.
+    pub qos: QoS,
+    /// Its packet id; not stored for QoS 0.
+    pub packet_id: Option<PacketId>,
+    /// Whether RETAIN was set.
+    pub retain: bool,
+    /// Whether DUP was set.
+    pub dup: bool,
+    /// Who published it.
+    pub client_id: &'a ClientId,
+    /// Its payload, which may be empty.
+    pub payload: &'a Bytes,
+}
+
+/// A message as it is delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// Its topic.
+    pub topic: TopicName,
+    /// The QoS that it was published with; QoS 1 if the record does not say, so that the subscriber's QoS decides.
+    pub qos: QoS,
+    /// Its payload; shares the record's memory.
+    pub payload: Bytes,
+}
+
+/// Why a stored record is not an MQTT message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Another kind of producer wrote it.
+    #[error("the record has no header {TOPIC}; it was not written by an MQTT gateway")]
+    NoTopic,
+    /// The header is of another kind than text.
+    #[error("the record's header {0} is not text; whoever writes it must write a UTF-8 string")]
+    NotText(String),
+    /// The text is no topic.
+    #[error("the record's header {TOPIC} is not a legal topic: {0}")]
+    IllegalTopic(#[from] TopicError),
+}
+
+/// The record that stores `publish` under `id`, which is unique per publish and the same in every retry.
+pub fn seal(publish: &Published<'_>, id: u128) -> Record {
+    // One header for each constant above, in the order of the keys.
+    let mut headers = Headers::with_capacity(7);
+    let mut set = |key: &'static str, value| headers.insert(ByteString::from_static(key), value);
+    set(CLIENT_ID, text(publish.client_id.as_str()));
+    if publish.dup {
+        set(DUP, HeaderValue::Bool(true));
+    }
+    let payload = if publish.payload.is_empty() {
+        set(EMPTY, HeaderValue::Bool(true));
+        Bytes::from_static(EMPTY_PAYLOAD)
+    } else {
+        publish.payload.clone()
+    };
+    if let (Some(packet_id), QoS::AtLeastOnce | QoS::ExactlyOnce) = (publish.packet_id, publish.qos)
+    {
+        set(PACKET_ID, HeaderValue::U16(packet_id.get()));
+    }
+    set(QOS, HeaderValue::U8(publish.qos as u8));
+    if publish.retain {
+        set(RETAIN, HeaderValue::Bool(true));
+    }
+    let (first, mut rest) = cut(publish.topic.as_str());
+    set(TOPIC, text(first));
+    for number in 1.. {
+        if rest.is_empty() {
+            break;
+        }
+        let (part, after) = cut(rest);
+        headers.insert(continuation(number), text(part));
+        rest = after;
+    }
+    Record {
+        id,
+        headers,
+        payload,
+    }
+}
+
+/// The message in `record`.
+///
+/// # Errors
+/// Why the record is not an MQTT message, and is to be skipped.
+pub fn open(record: &StoredRecord) -> Result<Opened, EnvelopeError> {
+    let headers = &record.headers;
+    let first = text_of(headers, TOPIC)?.ok_or(EnvelopeError::NoTopic)?;
+    let topic = match text_of(headers, &continuation(1))? {
+        None => first.clone(),
+        Some(second) => {
+            let mut topic = first.to_string();
+            let mut part = Some(second);
+            // A topic that is too long already is refused below.
+            for number in 2.. {
+                match part {
+                    Some(text) if topic.len() <= MAX_STRING_BYTES => topic.push_str(text),
+                    _ => break,
+                }
+                part = text_of(headers, &continuation(number))?;
+            }
+            topic.into()
+        }
+    };
+    let qos = match headers.get(QOS) {
+        Some(HeaderValue::U8(bits)) => QoS::from_bits(*bits),
+        _ => None,
+    };
+    let payload = match headers.get(EMPTY) {
+        Some(HeaderValue::Bool(true)) => Bytes::new(),
+        _ => record.payload.clone(),
+    };
+    Ok(Opened {
+        topic: TopicName::new(topic)?,
+        qos: qos.unwrap_or(QoS::AtLeastOnce),
+        payload,
+    })
+}
+
+/// The key of the part with that number of a long topic.
+fn continuation(number: usize) -> ByteString {
+    format!("{TOPIC}.{number}").into()
+}
+
+fn text(text: &str) -> HeaderValue {
+    HeaderValue::Text(text.into())
+}
+
+fn text_of<'h>(headers: &'h Headers, key: &str) -> Result<Option<&'h ByteString>, EnvelopeError> {
+    match headers.get(key) {
+        None => Ok(None),
+        Some(HeaderValue::Text(text)) => Ok(Some(text)),
+        Some(_) => Err(EnvelopeError::NotText(key.to_owned())),
+    }
+}
+
+/// As much of `text` as one header value holds, cut between characters, and the rest.
+fn cut(text: &str) -> (&str, &str) {
+    text.split_at(text.floor_char_boundary(MAX_HEADER_VALUE_BYTES))
+}

@@ -1,0 +1,1 @@
+//! The invariants of the topic map as properties of generated maps and topics.

@@ -1,0 +1,320 @@
+//! The topic map: from an MQTT topic to the Iggy stream, topic and partition key where its messages are stored, and the
+//! envelope in which they are stored.
+//!
+//! What always holds: compiling reports everything that is wrong at once, or gives a [`TopicMap`] that never changes;
+//! [`TopicMap::resolve`] is a pure function of map and topic, gives exactly one resolution or one named refusal for every
+//! topic, and takes time linear in the topic. The first rule in file order that matches the whole topic wins. Whether a
+//! target exists, and how many a dynamic name may make ([`Bounds`]), is for others to see to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::log::{MAX_NAME_BYTES, Name, Target, TopicSpec};
+use crate::mqtt::TopicName;
+
+mod compile;
+pub mod envelope;
+mod file;
+mod key;
+mod pattern;
+mod report;
+mod template;
+
+#[cfg(test)]
+mod invariants;
+#[cfg(test)]
+mod tests;
+
+pub use key::PartitionKey;
+pub use report::{Located, MapReport, Problem, Source, Warning};
+
+use pattern::Pattern;
+use template::Template;
+
+/// A compiled topic map.
+#[derive(Debug)]
+pub struct TopicMap {
+    rules: Vec<Rule>,
+    /// `None` if unmatched topics are refused.
+    fallback: Option<Fallback>,
+    bounds: Bounds,
+    warnings: Vec<Located<Warning>>,
+}
+
+/// Which part of the map decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RuleId {
+    /// The rule with this number in the file, counted from 1.
+    Rule(usize),
+    /// `default_stream` and `default_topic`.
+    Fallback,
+}
+
+impl fmt::Display for RuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(number) => write!(f, "rule {number}"),
+            Self::Fallback => f.write_str("the fallback"),
+        }
+    }
+}
+
+/// How the Iggy topic of a resolution is made if it is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicPlan {
+    /// Whether the gateway makes it.
+    pub auto_create: bool,
+    /// What it is like then. The durability is also what a message's acknowledgement promises.
+    pub spec: TopicSpec,
+}
+
+/// How many streams and topics dynamic names may make; at the bound a publish is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Streams with names that depend on the topic.
+    pub max_streams: u32,
+    /// Topics with names that depend on the topic, or in such streams.
+    pub max_topics: u32,
+}
+
+/// Where the messages of one MQTT topic are stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolution {
+    /// What decided.
+    pub rule: RuleId,
+    /// The Iggy stream and topic.
+    pub target: Target,
+    /// What the partition is computed from; `None` uses all partitions in turn.
+    pub key: Option<PartitionKey>,
+    /// How the Iggy topic is made.
+    pub plan: TopicPlan,
+}
+
+/// Why the messages of one MQTT topic cannot be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No rule matches, and the map refuses such topics.
+    #[error(
+        "no rule of the topic map matches, and on_unmatched = \"refuse\"; add a rule, or set on_unmatched = \"fallback\""
+    )]
+    NoRule,
+    /// The topic begins with `$`, and no rule is for it.
+    #[error(
+        "a topic that begins with $ is stored only by a rule whose mqtt_topic begins with \\$, and none matches; add one"
+    )]
+    DollarTopic,
+    /// The rule makes a name that Iggy does not allow.
+    #[error(
+        "{rule} makes a {part} name of {bytes} bytes, but Iggy names have 1 to {MAX_NAME_BYTES}; let the rule take a shorter part of the topic"
+    )]
+    InvalidName {
+        /// The rule.
+        rule: RuleId,
+        /// Which name.
+        part: NamePart,
+        /// How long the name is.
+        bytes: usize,
+    },
+}
+
+impl Refusal {
+    /// A short name that stays the same, for counters and for headers.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoRule => "no_rule",
+            Self::DollarTopic => "dollar_topic",
+            Self::InvalidName { .. } => "invalid_name",
+        }
+    }
+}
+
+/// Which name of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamePart {
+    /// The stream's.
+    Stream,
+    /// The topic's.
+    Topic,
+}
+
+impl fmt::Display for NamePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stream => "stream",
+            Self::Topic => "topic",
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Rule {
+    id: RuleId,
+    pattern: Pattern,
+    stream: NameTemplate,
+    topic: NameTemplate,
+    key: Option<KeyTemplate>,
+    plan: TopicPlan,
+}
+
+#[derive(Debug)]
+struct Fallback {
+    target: Target,
+    plan: TopicPlan,
+}
+
+#[derive(Debug)]
+enum NameTemplate {
+    Constant(Name),
+    Dynamic(Template),
+}
+
+#[derive(Debug)]
+enum KeyTemplate {
+    Constant(PartitionKey),
+    Dynamic(Template),
+}
+
+impl TopicMap {
+    /// Compiles the topic map `text`; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, at once.
+    pub fn compile(file: &str, text: &str) -> Result<Self, MapReport> {
+        let source = Arc::new(Source {
+            file: file.to_owned(),
+            text: text.to_owned(),
+        });
+        let mut problems = Vec::new();
+        let map = file::read(&source, &mut problems);
+        if problems
+            .iter()
+            .any(|problem| matches!(problem.what(), Problem::Syntax(_)))
+        {
+            return Err(MapReport::new(problems));
+        }
+        compile::compile(&source, &map, &mut problems).ok_or_else(|| MapReport::new(problems))
+    }
+
+    /// Where messages of `topic` are stored.
+    ///
+    /// # Errors
+    /// Why they cannot be stored.
+    pub fn resolve(&self, topic: &TopicName) -> Result<Resolution, Refusal> {
+        let dollar = topic.is_dollar();
+        for rule in &self.rules {
+            if rule.pattern.begins_with_dollar() == dollar
+                && let Some(outcome) = rule.resolve(topic.as_str())
+            {
+                return outcome;
+            }
+        }
+        match &self.fallback {
+            _ if dollar => Err(Refusal::DollarTopic),
+            None => Err(Refusal::NoRule),
+            Some(fallback) => Ok(Resolution {
+                rule: RuleId::Fallback,
+                target: fallback.target.clone(),
+                key: None,
+                plan: fallback.plan.clone(),
+            }),
+        }
+    }
+
+    /// What is doubtful in the map, in the order of the file.
+    pub fn warnings(&self) -> &[Located<Warning>] {
+        &self.warnings
+    }
+
+    /// The targets that are known before the first message: those of all rules whose stream and topic are constant, in
+    /// file order, and of the fallback.
+    pub fn constant_targets(&self) -> impl Iterator<Item = (RuleId, Target, TopicPlan)> {
+        constant_targets(&self.rules, self.fallback.as_ref())
+    }
+
+    /// How many streams and topics dynamic names may make.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+}
+
+fn constant_targets<'a>(
+    rules: &'a [Rule],
+    fallback: Option<&'a Fallback>,
+) -> impl Iterator<Item = (RuleId, Target, TopicPlan)> + use<'a> {
+    let of_rules = rules
+        .iter()
+        .filter_map(|rule| match (&rule.stream, &rule.topic) {
+            (NameTemplate::Constant(stream), NameTemplate::Constant(topic)) => {
+                let (stream, topic) = (stream.clone(), topic.clone());
+                Some((rule.id, Target { stream, topic }, rule.plan.clone()))
+            }
+            _ => None,
+        });
+    let of_fallback = fallback.into_iter().map(|fallback| {
+        (
+            RuleId::Fallback,
+            fallback.target.clone(),
+            fallback.plan.clone(),
+        )
+    });
+    of_rules.chain(of_fallback)
+}
+
+impl Rule {
+    /// `None` if the pattern does not match.
+    fn resolve(&self, topic: &str) -> Option<Result<Resolution, Refusal>> {
+        let (stream, name, key) = match (&self.stream, &self.topic, &self.key) {
+            (NameTemplate::Constant(stream), NameTemplate::Constant(name), None) => {
+                if !self.pattern.matches(topic) {
+                    return None;
+                }
+                (Ok(stream.clone()), Ok(name.clone()), None)
+            }
+            (stream, name, key) => {
+                let captures = self.pattern.captures(topic)?;
+                let key = key.as_ref().map(|key| match key {
+                    KeyTemplate::Constant(key) => key.clone(),
+                    KeyTemplate::Dynamic(template) => PartitionKey::new(template.expand(&captures)),
+                });
+                (
+                    self.name(NamePart::Stream, stream, &captures),
+                    self.name(NamePart::Topic, name, &captures),
+                    key,
+                )
+            }
+        };
+        Some(stream.and_then(|stream| {
+            Ok(Resolution {
+                rule: self.id,
+                target: Target {
+                    stream,
+                    topic: name?,
+                },
+                key,
+                plan: self.plan.clone(),
+            })
+        }))
+    }
+
+    fn name(
+        &self,
+        part: NamePart,
+        template: &NameTemplate,
+        captures: &regex::Captures<'_>,
+    ) -> Result<Name, Refusal> {
+        let template = match template {
+            NameTemplate::Constant(name) => return Ok(name.clone()),
+            NameTemplate::Dynamic(template) => template,
+        };
+        let bytes = template.length(captures);
+        let refusal = Refusal::InvalidName {
+            rule: self.id,
+            part,
+            bytes,
+        };
+        if bytes > MAX_NAME_BYTES {
+            return Err(refusal);
+        }
+        Name::new(&template.expand(captures)).ok_or(refusal)
+    }
+}

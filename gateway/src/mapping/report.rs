@@ -1,0 +1,347 @@
+//! What is wrong with a topic map, or doubtful in it, and where in the file.
+//!
+//! What always holds: a [`Located`] knows its byte span in the source and shares the source, so that how it is shown is
+//! rendering alone; every message says what is wrong and what to do.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::log::MAX_NAME_BYTES;
+
+/// The text of a topic map and the name of the file that it came from.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The file's name as the operator knows it.
+    pub file: String,
+    /// The whole file.
+    pub text: String,
+}
+
+/// Something to say about one place of a topic map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located<T> {
+    source: Arc<Source>,
+    span: Range<usize>,
+    key: String,
+    what: T,
+}
+
+impl<T> Located<T> {
+    /// `span` is cut to the source and to whole characters.
+    pub(super) fn new(source: &Arc<Source>, span: Range<usize>, key: String, what: T) -> Self {
+        let start = source.text.floor_char_boundary(span.start);
+        let end = source.text.ceil_char_boundary(span.end).max(start);
+        Self {
+            source: Arc::clone(source),
+            span: start..end,
+            key,
+            what,
+        }
+    }
+
+    /// The file and its text.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The bytes of the source that this is about; they begin and end between characters.
+    pub fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// The key that this is about: `partitions`, or `rule 2 stream` for a key of the second rule.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What there is to say.
+    pub fn what(&self) -> &T {
+        &self.what
+    }
+
+    /// The line, counted from 1.
+    pub fn line(&self) -> usize {
+        self.before().matches('\n').count() + 1
+    }
+
+    /// The column in characters, counted from 1.
+    pub fn column(&self) -> usize {
+        let before = self.before();
+        let line = before.rfind('\n').map_or(before, |end| &before[end + 1..]);
+        line.chars().count() + 1
+    }
+
+    fn before(&self) -> &str {
+        &self.source.text[..self.span.start]
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Located<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, column) = (self.line(), self.column());
+        write!(f, "{}:{line}:{column}: ", self.source.file)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        write!(f, "{}", self.what)
+    }
+}
+
+/// All that is wrong with a topic map, in the order of the file. Printed as one line a problem:
+/// `file:line:column: key: what is wrong; what to do`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MapReport(Vec<Located<Problem>>);
+
+impl MapReport {
+    pub(super) fn new(mut problems: Vec<Located<Problem>>) -> Self {
+        problems.sort_by_key(|problem| problem.span.start);
+        Self(problems)
+    }
+
+    /// The problems; there is at least one.
+    pub fn problems(&self) -> &[Located<Problem>] {
+        &self.0
+    }
+}
+
+impl fmt::Display for MapReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, problem) in self.0.iter().enumerate() {
+            if number > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for MapReport {}
+
+/// Why a topic map does not compile.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The file is not TOML.
+    #[error("{0}; correct the TOML here")]
+    Syntax(String),
+    /// No such key.
+    #[error("this key is not known; {}", advice(*nearest, known))]
+    UnknownKey {
+        /// The known key that looks most like it.
+        nearest: Option<&'static str>,
+        /// All keys that may stand here.
+        known: &'static [&'static str],
+    },
+    /// The value is of the wrong TOML type.
+    #[error("must be {expected}, but is {found}; write {expected}")]
+    WrongType {
+        /// What may stand here.
+        expected: &'static str,
+        /// What stands here.
+        found: &'static str,
+    },
+    /// A rule lacks a key that every rule needs.
+    #[error("missing, and every rule needs it; add a line {key} = '…'")]
+    MissingKey {
+        /// The key.
+        key: &'static str,
+    },
+    /// Nothing is said about topics that match no rule.
+    #[error(
+        "missing, so topics that match no rule have nowhere to go; set {key}, or on_unmatched = \"refuse\""
+    )]
+    MissingDefault {
+        /// `default_stream` or `default_topic`.
+        key: &'static str,
+    },
+    /// A number is too small or too large.
+    #[error("{found} is out of range; give a whole number from {min} to {max}")]
+    OutOfRange {
+        /// The number as written.
+        found: String,
+        /// The smallest that is accepted.
+        min: u32,
+        /// The largest that is accepted.
+        max: u32,
+    },
+    /// Not one of the words that may stand here.
+    #[error("{found:?} means nothing here; {}", advice(*nearest, known))]
+    UnknownWord {
+        /// The word as written.
+        found: String,
+        /// The known word that looks most like it.
+        nearest: Option<&'static str>,
+        /// All words that may stand here.
+        known: &'static [&'static str],
+    },
+    /// Not a duration.
+    #[error(
+        "{found:?} is not a duration ({reason}); write one such as \"12h\" or \"30days\", or \"server_default\""
+    )]
+    BadDuration {
+        /// The value as written.
+        found: String,
+        /// Why not.
+        reason: String,
+    },
+    /// Not a size.
+    #[error(
+        "{found:?} is not a size ({reason}); write one such as \"500MB\" or \"10GiB\", or \"server_default\""
+    )]
+    BadSize {
+        /// The value as written.
+        found: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The pattern is not a regular expression.
+    #[error("the pattern does not compile: {0}; correct it here")]
+    BadPattern(String),
+    /// The compiled pattern takes too much memory.
+    #[error(
+        "the compiled pattern takes more than {limit} bytes; use smaller repetitions, or split the rule"
+    )]
+    PatternTooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The pattern matches no text, or only the empty one, which is no topic.
+    #[error("no topic can match this pattern; correct it, or remove the rule")]
+    MatchesNothing,
+    /// The pattern begins with `$` as the end anchor.
+    #[error(
+        "no topic can match this pattern, because $ at its beginning is the end of the topic; write \\$ for a dollar"
+    )]
+    LeadingEndAnchor,
+    /// The pattern demands a character that no topic has.
+    #[error(
+        "no topic can match this pattern, because a topic never contains +, # or U+0000; this is a regular expression: write [^/]+ for one level and .* for all that follow"
+    )]
+    DemandsForbidden,
+    /// An earlier rule has the same pattern.
+    #[error(
+        "this rule is never reached, because rule {earlier} matches the same topics; remove one of the two"
+    )]
+    SameAsEarlier {
+        /// The earlier rule, counted from 1.
+        earlier: usize,
+    },
+    /// An earlier rule takes every topic.
+    #[error(
+        "this rule is never reached, because rule {earlier} matches every topic; move it before rule {earlier}, or remove it"
+    )]
+    AfterCatchAll {
+        /// The earlier rule, counted from 1.
+        earlier: usize,
+    },
+    /// A `$` that is not a reference.
+    #[error(
+        "a $ must begin $1, ${{1}} or ${{name}}, or be doubled; write ${{name}} for a named group and $$ for a dollar"
+    )]
+    MalformedReference,
+    /// No such group.
+    #[error(
+        "{reference} names no group of mqtt_topic, which has {groups}; correct it, or add the group"
+    )]
+    UnknownGroup {
+        /// The reference as written.
+        reference: String,
+        /// The groups that there are, in words.
+        groups: String,
+    },
+    /// A group that some matches leave out.
+    #[error(
+        "{reference} takes no part in some matches of mqtt_topic (it is optional, or in one branch of an alternation); make the group part of every match, or split the rule"
+    )]
+    OptionalGroup {
+        /// The reference as written.
+        reference: String,
+    },
+    /// A reference where there is no pattern.
+    #[error("{reference} names no group, because there is no pattern here; write $$ for a dollar")]
+    NoPattern {
+        /// The reference as written.
+        reference: String,
+    },
+    /// A constant name without characters.
+    #[error("empty, but Iggy names have 1 to {MAX_NAME_BYTES} bytes; give it a name")]
+    EmptyName,
+    /// A name that is always longer than Iggy allows.
+    #[error(
+        "always has {at_least} bytes or more, but Iggy names have 1 to {MAX_NAME_BYTES}; shorten it"
+    )]
+    NameTooLong {
+        /// The shortest that it can be, in bytes.
+        at_least: usize,
+    },
+    /// A template that some topics expand to nothing.
+    #[error(
+        "some topics would give an empty name; add constant text, or make a group match at least one character (+ instead of *)"
+    )]
+    MayBeEmpty,
+    /// A constant key without characters.
+    #[error(
+        "empty, so every message would go to the same partition; give it a key, or remove it to use all partitions in turn"
+    )]
+    EmptyKey,
+}
+
+/// What is doubtful in a topic map that compiles.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Warning {
+    /// Without a key, messages of one topic go to several partitions.
+    #[error(
+        "{partitions} partitions and no partition_key: messages of one MQTT topic go to all of them in turn, order is not kept; set partition_key to keep it"
+    )]
+    Balanced {
+        /// The number of partitions of the topics that this makes.
+        partitions: u32,
+    },
+    /// `\d` and `\w` match more than ASCII.
+    #[error("{class} also matches {what} outside ASCII; write {instead} if you mean ASCII only")]
+    UnicodeClass {
+        /// The class as written.
+        class: &'static str,
+        /// What it matches.
+        what: &'static str,
+        /// The ASCII class.
+        instead: &'static str,
+    },
+    /// A `+` after a slash looks like the MQTT wildcard.
+    #[error(
+        "/+ means one or more slashes here, not any one level; write /[^/]+ for one level, or /{{1,}} if slashes are meant"
+    )]
+    LooksLikeWildcard,
+    /// A default that nothing uses.
+    #[error("not used, because on_unmatched = \"refuse\"; remove one of the two")]
+    UnusedDefault,
+    /// Two rules would make the same Iggy topic differently.
+    #[error(
+        "{earlier} leads to the same Iggy topic {target} with other settings, and the topic is made only once; give both the same partitions, message_expiry, max_topic_size, durability and auto_create"
+    )]
+    DisputedTarget {
+        /// Who else leads there.
+        earlier: super::RuleId,
+        /// Where.
+        target: crate::log::Target,
+    },
+}
+
+/// The words that an operator may have meant.
+fn advice(nearest: Option<&str>, known: &[&str]) -> String {
+    match nearest {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => format!("use one of {}", known.join(", ")),
+    }
+}
+
+/// The one of `known` that looks most like `found`, if any looks like it at all.
+pub(super) fn nearest(found: &str, known: &[&'static str]) -> Option<&'static str> {
+    known
+        .iter()
+        .map(|word| (strsim::damerau_levenshtein(found, word), *word))
+        .min()
+        .filter(|(distance, word)| *distance <= found.len().max(word.len()) / 2)
+        .map(|(_, word)| word)
+}
