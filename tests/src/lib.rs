@@ -1,1 +1,23 @@
-//! Placeholder while the workspace is laid out.
+//! The harness of the end-to-end suite: starts Iggy, a connector host and the plugin, and speaks to them from outside.
+//!
+//! Always holds: nothing here uses the project's own crates. The parts under test are programs and a shared library that
+//! are reached over sockets, files and environment variables only, so the same tests run against the sandbox, a real
+//! Iggy server and the official connectors runtime.
+
+pub mod binaries;
+pub mod config;
+pub mod deployment;
+pub mod host;
+pub mod http;
+pub mod iggy_server;
+pub mod mosquitto;
+pub mod packet;
+pub mod paho;
+pub mod ports;
+pub mod process;
+pub mod proxy;
+pub mod raw;
+pub mod real_iggy;
+pub mod records;
+pub mod refusal;
+pub mod wait;

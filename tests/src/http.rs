@@ -1,0 +1,74 @@
+//! The few lines of HTTP/1.1 that the suite needs: one request, one reply, one connection.
+//!
+//! Always holds: a request that gets no reply within its deadline is an error, never a hang.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A reply: the status code and the body.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status code, such as 200.
+    pub status: u16,
+    /// The body as text.
+    pub body: String,
+}
+
+impl Reply {
+    /// The body as JSON, `Null` when it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or(Value::Null)
+    }
+}
+
+/// Sends a request with an optional bearer token and an optional JSON body.
+///
+/// # Errors
+/// When the server cannot be reached or its reply is not HTTP.
+pub fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: Option<&Value>,
+) -> io::Result<Reply> {
+    let mut stream = TcpStream::connect_timeout(&address, DEADLINE)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let authorization = token
+        .map(|token| format!("Authorization: Bearer {token}\r\n"))
+        .unwrap_or_default();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{authorization}\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body.as_bytes())?;
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply)?;
+    parse(&String::from_utf8_lossy(&reply))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the reply is not HTTP"))
+}
+
+/// Sends a GET request.
+///
+/// # Errors
+/// As [`request`].
+pub fn get(address: SocketAddr, path: &str) -> io::Result<Reply> {
+    request(address, "GET", path, None, None)
+}
+
+fn parse(reply: &str) -> Option<Reply> {
+    let (head, body) = reply.split_once("\r\n\r\n")?;
+    let status = head.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Reply {
+        status,
+        body: body.to_owned(),
+    })
+}

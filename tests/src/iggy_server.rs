@@ -1,0 +1,203 @@
+//! The Iggy server that a test runs against: the sandbox's, a real one started here, or one that runs already.
+//!
+//! Always holds: a server that was started here has an address of its own that it keeps over restarts, and its data
+//! survives them.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::binaries::{self, IggyChoice};
+use crate::config::Target;
+use crate::http;
+use crate::ports::free_port;
+use crate::process::Process;
+use crate::real_iggy;
+use crate::records::Reader;
+use crate::wait;
+
+const START_DEADLINE: Duration = Duration::from_secs(60);
+
+/// A server, and the process if it was started here.
+#[derive(Debug)]
+pub struct IggyServer {
+    choice: IggyChoice,
+    folder: PathBuf,
+    address: SocketAddr,
+    /// The sandbox's counters.
+    stats: Option<SocketAddr>,
+    /// A real server's HTTP API.
+    http: Option<SocketAddr>,
+    process: Option<Process>,
+}
+
+/// What the sandbox's server counted for one topic since it started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TopicCounters {
+    /// Poll requests, those that found nothing included.
+    pub polls: u64,
+    /// Messages in all replies to polls.
+    pub polled_messages: u64,
+    /// Appends.
+    pub appends: u64,
+    /// Messages in all appends.
+    pub appended_messages: u64,
+}
+
+impl IggyServer {
+    /// Starts the server that the environment asks for, with its data below `folder`, and waits until it serves.
+    ///
+    /// # Panics
+    /// When it does not serve in time.
+    pub fn start(folder: &Path) -> Self {
+        let loopback = || SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let choice = binaries::iggy_choice();
+        let (address, stats, http) = match &choice {
+            IggyChoice::Running(address) => (*address, None, real_iggy::http_from_environment()),
+            IggyChoice::Binary(_) => (loopback(), None, Some(loopback())),
+            IggyChoice::Sandbox => (loopback(), Some(loopback()), None),
+        };
+        let mut server = Self {
+            choice,
+            folder: folder.to_owned(),
+            address,
+            stats,
+            http,
+            process: None,
+        };
+        server.start_again();
+        server
+    }
+
+    /// Where it serves the binary protocol.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether the test may stop and kill it. When not, says on standard output which test is left out.
+    pub fn may_be_killed(&self, test: &str) -> bool {
+        let owned = !matches!(self.choice, IggyChoice::Running(_));
+        if !owned {
+            println!("skipped: `{test}` needs an Iggy that it may kill, not one from IGGY_ADDRESS");
+        }
+        owned
+    }
+
+    /// Ends the server with SIGKILL.
+    ///
+    /// # Panics
+    /// When the server was not started here.
+    pub fn kill(&mut self) {
+        self.process
+            .as_mut()
+            .expect("only a server that was started here can be killed")
+            .kill();
+    }
+
+    /// Starts the server with the address and data it had before, and waits until it serves. Does nothing for a server
+    /// that was not started here, except to wait.
+    ///
+    /// # Panics
+    /// When it does not serve in time.
+    pub fn start_again(&mut self) {
+        let log = self.folder.join("iggy.log");
+        if let Some(command) = self.command() {
+            self.process = Some(Process::start("the Iggy server", command, &log));
+        }
+        wait::until("the Iggy server listens", START_DEADLINE, || {
+            if let Some(status) = self.process.as_mut().and_then(Process::ended) {
+                panic!("the Iggy server ended at its start with {status}");
+            }
+            TcpStream::connect(self.address).is_ok()
+        });
+        Reader::new(self.address).wait_until_served(START_DEADLINE);
+    }
+
+    /// The user's view of what is stored.
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.address)
+    }
+
+    /// Whether the server lets the SDK 0.11 create topics, which it may not when it is older.
+    pub fn creates_topics(&self) -> bool {
+        self.choice == IggyChoice::Sandbox || self.reader().can_create_topics()
+    }
+
+    /// Makes the topics that the gateway would make itself, where the server does not let it.
+    ///
+    /// # Panics
+    /// When such a server refuses over its HTTP API too, or that API is not known.
+    pub fn prepare(&self, targets: &[Target]) {
+        if self.creates_topics() {
+            return;
+        }
+        let http = self.http.expect(
+            "this Iggy does not let its SDK create topics: set IGGY_HTTP_ADDRESS to its HTTP API",
+        );
+        real_iggy::create(http, targets);
+    }
+
+    /// The counters of one topic, over all its partitions; nothing when the server does not count.
+    ///
+    /// # Panics
+    /// When the sandbox's counters cannot be read.
+    pub fn counters(&self, stream: &str, topic: &str) -> Option<TopicCounters> {
+        let reply = http::get(self.stats?, "/stats").expect("the sandbox serves its counters");
+        let rows = reply.json();
+        let rows = rows
+            .as_array()
+            .or_else(|| {
+                rows.as_object()?
+                    .values()
+                    .find_map(|value| value.as_array())
+            })
+            .unwrap_or_else(|| panic!("no list of counters in {reply:?}"))
+            .clone();
+        let mut sum = TopicCounters::default();
+        for row in rows {
+            if row.get("stream").and_then(|name| name.as_str()) != Some(stream)
+                || row.get("topic").and_then(|name| name.as_str()) != Some(topic)
+            {
+                continue;
+            }
+            let count = |key: &str| {
+                row.get(key)
+                    .and_then(serde_json::Value::as_u64)
+                    .unwrap_or_else(|| panic!("no counter {key} in {row}"))
+            };
+            sum.polls += count("polls");
+            sum.polled_messages += count("polled_messages");
+            sum.appends += count("appends");
+            sum.appended_messages += count("appended_messages");
+        }
+        Some(sum)
+    }
+
+    fn command(&self) -> Option<Command> {
+        match &self.choice {
+            IggyChoice::Running(_) => None,
+            IggyChoice::Binary(program) => Some(real_iggy::command(
+                program,
+                &self.folder,
+                self.address,
+                self.http?,
+            )),
+            IggyChoice::Sandbox => {
+                let data = self.folder.join("iggy_data");
+                fs::create_dir_all(&data)
+                    .unwrap_or_else(|error| panic!("cannot create {}: {error}", data.display()));
+                let mut command = Command::new(binaries::sandbox());
+                command
+                    .arg("server")
+                    .args(["--address", &self.address.to_string()])
+                    .arg("--data-dir")
+                    .arg(data)
+                    .args(["--stats-address", &self.stats?.to_string()])
+                    .env("NO_COLOR", "1");
+                Some(command)
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The mosquitto command line clients.
+//!
+//! Always holds: a client that is not installed fails the test with a word on how to install it.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::process::Process;
+use crate::wait;
+
+/// The last level of verbosity of a subscriber's line; see `mosquitto_sub(1)`, option `-F`. The topic comes last because
+/// it may hold spaces.
+const LINE: &str = "MESSAGE %q %r [%x] %t";
+
+/// How long `mosquitto_pub` may take, in all.
+const PATIENCE_SECONDS: &str = "60";
+
+/// A message that `mosquitto_sub` received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    /// The topic.
+    pub topic: String,
+    /// The payload.
+    pub payload: Vec<u8>,
+    /// The QoS with which it came.
+    pub qos: u8,
+    /// Whether RETAIN was set.
+    pub retain: bool,
+}
+
+/// A running `mosquitto_sub`.
+#[derive(Debug)]
+pub struct Subscriber {
+    process: Process,
+}
+
+impl Subscriber {
+    /// Starts `mosquitto_sub` for one topic and waits until it has its SUBACK.
+    ///
+    /// # Panics
+    /// When it is not installed, or gets no SUBACK in time.
+    pub fn start(
+        gateway: SocketAddr,
+        folder: &Path,
+        client_id: &str,
+        topic: &str,
+        qos: u8,
+    ) -> Self {
+        let mut command = client("mosquitto_sub", gateway);
+        command.args(["-d", "-i", client_id, "-t", topic, "-F", LINE]);
+        command.args(["-q", &qos.to_string()]);
+        let name = format!("mosquitto_sub {client_id}");
+        let log = folder.join(format!("sub-{}.log", crate::ports::unique_name()));
+        let mut process = Process::start(&name, command, &log);
+        wait::until(&format!("{name} is subscribed"), wait::PATIENCE, || {
+            if let Some(status) = process.ended() {
+                panic!("{name} ended with {status}: {}", process.output());
+            }
+            process
+                .output()
+                .lines()
+                .any(|line| line.starts_with("Subscribed"))
+        });
+        Self { process }
+    }
+
+    /// What was received so far.
+    pub fn received(&self) -> Vec<Received> {
+        self.process
+            .output()
+            .lines()
+            .filter_map(read_line)
+            .collect()
+    }
+
+    /// Waits until `count` messages were received, and gives all of them.
+    ///
+    /// # Panics
+    /// When they do not come in time.
+    pub fn wait_for(&self, count: usize) -> Vec<Received> {
+        wait::value(
+            &format!("mosquitto_sub received {count} messages"),
+            wait::PATIENCE,
+            || {
+                let received = self.received();
+                (received.len() >= count).then_some(received)
+            },
+        )
+    }
+
+    /// The log lines of the client, those of messages left out.
+    pub fn log(&self) -> String {
+        self.process.output()
+    }
+
+    /// Whether it still runs.
+    pub fn runs(&mut self) -> bool {
+        self.process.ended().is_none()
+    }
+}
+
+/// Publishes with `mosquitto_pub`; `arguments` say what.
+///
+/// # Panics
+/// When it is not installed.
+pub fn publish<A: AsRef<OsStr>>(gateway: SocketAddr, arguments: &[A]) -> Output {
+    // `timeout` makes a client that waits for a PUBACK for ever a failure.
+    let mut command = Command::new("timeout");
+    command.arg(PATIENCE_SECONDS).arg("mosquitto_pub");
+    address(&mut command, gateway);
+    must_exist("mosquitto_pub");
+    command
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|error| panic!("cannot start mosquitto_pub: {error}"))
+}
+
+/// Publishes with `mosquitto_pub` and requires that it says it succeeded.
+///
+/// # Panics
+/// When it is not installed or fails.
+pub fn publish_ok<A: AsRef<OsStr>>(gateway: SocketAddr, arguments: &[A]) {
+    let output = publish(gateway, arguments);
+    assert!(output.status.success(), "mosquitto_pub failed: {output:?}");
+}
+
+fn client(program: &str, gateway: SocketAddr) -> Command {
+    must_exist(program);
+    let mut command = Command::new(program);
+    address(&mut command, gateway);
+    command
+}
+
+fn address(command: &mut Command, gateway: SocketAddr) {
+    command.args(["-h", &gateway.ip().to_string()]);
+    command.args(["-p", &gateway.port().to_string(), "-V", "311"]);
+}
+
+fn must_exist(program: &str) {
+    // Without arguments the clients print their usage and end.
+    assert!(
+        Command::new(program).arg("--help").output().is_ok(),
+        "{program} is not installed: run ./scripts/test, or install the package mosquitto-clients"
+    );
+}
+
+fn read_line(line: &str) -> Option<Received> {
+    let rest = line.strip_prefix("MESSAGE ")?;
+    let (qos, rest) = rest.split_once(' ')?;
+    let (retain, rest) = rest.split_once(" [")?;
+    let (hex, topic) = rest.split_once("] ")?;
+    let payload = hex
+        .as_bytes()
+        .chunks(2)
+        .map(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok())
+        .collect::<Option<Vec<u8>>>()?;
+    Some(Received {
+        topic: topic.to_owned(),
+        payload,
+        qos: qos.parse().ok()?,
+        retain: retain == "1",
+    })
+}

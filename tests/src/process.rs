@@ -1,0 +1,133 @@
+//! A child process with its output in a file.
+//!
+//! Always holds: a process never outlives its handle, and when a test fails the end of each process's output is printed.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait;
+
+/// How much of a process's output is shown when a test fails.
+const SHOWN_LINES: usize = 80;
+
+/// A running or ended child process.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`, with standard output and standard error appended to the file `log`.
+    ///
+    /// # Panics
+    /// When the program cannot be started.
+    pub fn start(name: &str, mut command: Command, log: &Path) -> Self {
+        let open = || {
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(log)
+                .unwrap_or_else(|error| panic!("cannot write {}: {error}", log.display()))
+        };
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(open())
+            .stderr(open())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {name} ({command:?}): {error}"));
+        Self {
+            name: name.to_owned(),
+            child,
+            log: log.to_owned(),
+        }
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything that this process, and earlier ones with the same log file, have printed, without terminal colours.
+    pub fn output(&self) -> String {
+        plain(&String::from_utf8_lossy(
+            &fs::read(&self.log).unwrap_or_default(),
+        ))
+    }
+
+    /// How long the output is now, for [`Process::output_since`].
+    pub fn mark(&self) -> usize {
+        self.output().len()
+    }
+
+    /// What was printed since `mark`.
+    pub fn output_since(&self, mark: usize) -> String {
+        self.output().split_off(mark)
+    }
+
+    /// The exit status, if the process has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Ends the process with SIGKILL and waits until it is gone. A process that has ended already is left alone.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks the process to end with SIGTERM and waits for it.
+    ///
+    /// # Panics
+    /// When it has not ended by `deadline`.
+    pub fn terminate(&mut self, deadline: Duration) -> ExitStatus {
+        if let Some(id) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(id, Signal::TERM);
+        }
+        let name = self.name.clone();
+        wait::value(&format!("{name} ends after SIGTERM"), deadline, || {
+            self.ended()
+        })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        if thread::panicking() {
+            let output = self.output();
+            let lines: Vec<&str> = output.lines().collect();
+            let first = lines.len().saturating_sub(SHOWN_LINES);
+            println!(
+                "---- the end of what {} printed ----\n{}\n----",
+                self.name,
+                lines[first..].join("\n")
+            );
+        }
+    }
+}
+
+/// `text` without terminal escape sequences.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character == '\u{1b}' {
+            // A colour sequence ends with its first letter.
+            for escaped in characters.by_ref() {
+                if escaped.is_ascii_alphabetic() {
+                    break;
+                }
+            }
+        } else {
+            plain.push(character);
+        }
+    }
+    plain
+}
