@@ -16,8 +16,9 @@ use crate::wire::{
 /// Takes the packet that `buf` begins with out of it. The caller has seen that `buf` holds the whole of it, checked its
 /// length, and passed its body through [`super::checks`].
 ///
-/// `buf` goes to the codec as it is, not as a buffer cut to the packet: the codec reserves room in it after each packet,
-/// which here is room for the next read, and in a cut buffer would be an allocation for nothing.
+/// `buf` goes to the codec as it is, not as a buffer cut to the packet: the codec reserves two bytes after each packet. In
+/// a read buffer they are nearly always there; if it was filled to its last byte, what follows the packet moves once into a
+/// new allocation, which the next read needs anyway. In a cut buffer they would be an allocation for every packet.
 pub(super) fn take_packet(buf: &mut BytesMut, limits: &WireLimits) -> Result<Packet, Violation> {
     // Without a state and a cap of its own: whole packets only, below our cap.
     let (packet, _) = v3::Codec::new(0)

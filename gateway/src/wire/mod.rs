@@ -18,6 +18,8 @@ mod decoder;
 pub mod encode;
 mod header;
 mod packet;
+#[cfg(test)]
+mod tests;
 mod violation;
 
 pub use decoder::{Decoder, MAX_FILTER_LIST_SIZE, WireLimits};
