@@ -1,11 +1,21 @@
 //! Every bound on what clients and Iggy can make the gateway hold or do, with its default, unit and reason.
 //!
-//! What always holds: the defaults stand here and nowhere else in the code.
+//! What always holds: the defaults stand here and nowhere else in the code. After [`Config::load`](super::Config::load)
+//! each value lies in the range that [`Limits::slots`] gives it and the relations of [`Limits::broken_relations`]
+//! hold, so the parts of the gateway need not check them again.
 
 use std::time::Duration;
 
-const KIB: usize = 1_024;
-const MIB: usize = 1_024 * KIB;
+use super::value::{DAY, KIB, MIB, MILLISECOND, Slot, TIB, duration_text, size_text};
+
+/// Iggy's largest payload (Iggy 0.9). A packet that is as long carries a little less.
+const MAX_PAYLOAD: u64 = 64_000_000;
+/// The shortest CONNECT there is: an empty client id and nothing else (MQTT 3.1.1, 3.1).
+const MIN_CONNECT: u64 = 14;
+/// Packet ids are 1 to 65,535 (MQTT 3.1.1, 2.3.1): no more messages can be unacknowledged at a time.
+const MAX_PACKET_IDS: u64 = 65_535;
+/// The longest keep-alive that fits into CONNECT (MQTT 3.1.1, 3.1.2.10).
+const LONGEST_KEEP_ALIVE: Duration = Duration::from_secs(65_535);
 
 /// The bounds of the gateway, table `[limits]`. Sizes are in bytes.
 ///
@@ -101,5 +111,185 @@ impl Default for Limits {
             resume_window: Duration::from_secs(60),
             ack_timeout: Duration::from_secs(30),
         }
+    }
+}
+
+/// Two limits of which the first must not be greater than the second, found to be the other way round.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{lesser} ({lesser_value}) must not be greater than {greater} ({greater_value}): {reason}")]
+pub struct BrokenRelation {
+    /// The key of the limit that must not be greater.
+    pub lesser: &'static str,
+    /// Its value.
+    pub lesser_value: String,
+    /// The key of the limit that must not be less.
+    pub greater: &'static str,
+    /// Its value.
+    pub greater_value: String,
+    /// Why.
+    pub reason: &'static str,
+}
+
+impl Limits {
+    /// Every limit with its key and range, in the order of the fields.
+    pub(super) fn slots(&mut self) -> Vec<(&'static str, Slot<'_>)> {
+        // Without `..`: a new limit does not compile until it has a key and a range.
+        let Self {
+            max_packet_size,
+            max_connect_size,
+            max_topic_length,
+            max_topic_levels,
+            max_connections,
+            max_connections_per_address,
+            connect_timeout,
+            max_keep_alive,
+            receive_window,
+            ingest_bytes,
+            max_batch_messages,
+            max_batch_bytes,
+            send_window,
+            outbox_bytes,
+            outbox_bytes_total,
+            max_subscriptions,
+            max_poll_messages,
+            poll_interval_min,
+            poll_interval_max,
+            commit_interval,
+            resume_window,
+            ack_timeout,
+        } = self;
+        vec![
+            (
+                "limits.max_packet_size",
+                Slot::Size(max_packet_size, MIN_CONNECT..=MAX_PAYLOAD),
+            ),
+            (
+                "limits.max_connect_size",
+                Slot::Size(max_connect_size, MIN_CONNECT..=MAX_PAYLOAD),
+            ),
+            (
+                "limits.max_topic_length",
+                Slot::Size(max_topic_length, 1..=65_535),
+            ),
+            (
+                "limits.max_topic_levels",
+                Slot::Count(max_topic_levels, 1..=65_536),
+            ),
+            (
+                "limits.max_connections",
+                Slot::Count(max_connections, 1..=1_000_000),
+            ),
+            (
+                "limits.max_connections_per_address",
+                Slot::Count(max_connections_per_address, 1..=1_000_000),
+            ),
+            (
+                "limits.connect_timeout",
+                Slot::Time(connect_timeout, MILLISECOND..=DAY),
+            ),
+            (
+                "limits.max_keep_alive",
+                Slot::Time(max_keep_alive, Duration::from_secs(1)..=LONGEST_KEEP_ALIVE),
+            ),
+            (
+                "limits.receive_window",
+                Slot::Count(receive_window, 1..=MAX_PACKET_IDS),
+            ),
+            ("limits.ingest_bytes", Slot::Size(ingest_bytes, 1..=TIB)),
+            (
+                "limits.max_batch_messages",
+                Slot::Count(max_batch_messages, 1..=100_000),
+            ),
+            (
+                "limits.max_batch_bytes",
+                Slot::Size(max_batch_bytes, 1..=MAX_PAYLOAD),
+            ),
+            (
+                "limits.send_window",
+                Slot::Count(send_window, 1..=MAX_PACKET_IDS),
+            ),
+            ("limits.outbox_bytes", Slot::Size(outbox_bytes, 1..=TIB)),
+            (
+                "limits.outbox_bytes_total",
+                Slot::Size(outbox_bytes_total, 1..=TIB),
+            ),
+            (
+                "limits.max_subscriptions",
+                Slot::Count(max_subscriptions, 1..=100_000),
+            ),
+            (
+                "limits.max_poll_messages",
+                Slot::Count32(max_poll_messages, 1..=100_000),
+            ),
+            (
+                "limits.poll_interval_min",
+                Slot::Time(poll_interval_min, MILLISECOND..=DAY),
+            ),
+            (
+                "limits.poll_interval_max",
+                Slot::Time(poll_interval_max, MILLISECOND..=DAY),
+            ),
+            (
+                "limits.commit_interval",
+                Slot::Time(commit_interval, MILLISECOND..=DAY),
+            ),
+            (
+                "limits.resume_window",
+                Slot::Time(resume_window, Duration::ZERO..=DAY),
+            ),
+            (
+                "limits.ack_timeout",
+                Slot::Time(ack_timeout, MILLISECOND..=DAY),
+            ),
+        ]
+    }
+
+    /// The relations between limits that do not hold. A limit that merely never comes into play beside another one
+    /// (more connections from one address than there may be at all) is not among them.
+    pub(super) fn broken_relations(&self) -> Vec<BrokenRelation> {
+        let size = |bytes: usize| (bytes as u128, size_text(bytes as u64));
+        let time = |time: Duration| (time.as_nanos(), duration_text(time));
+        let packet = ("limits.max_packet_size", size(self.max_packet_size));
+        let outbox = ("limits.outbox_bytes", size(self.outbox_bytes));
+        let relations = [
+            (
+                ("limits.max_connect_size", size(self.max_connect_size)),
+                packet.clone(),
+                "a CONNECT is a packet too",
+            ),
+            (
+                packet.clone(),
+                ("limits.ingest_bytes", size(self.ingest_bytes)),
+                "a packet that is longer than the room for all of them could never be taken",
+            ),
+            (
+                packet,
+                outbox.clone(),
+                "a message that is longer than an outbox could be published but never delivered",
+            ),
+            (
+                outbox,
+                ("limits.outbox_bytes_total", size(self.outbox_bytes_total)),
+                "one outbox alone would exceed the room for all of them",
+            ),
+            (
+                ("limits.poll_interval_min", time(self.poll_interval_min)),
+                ("limits.poll_interval_max", time(self.poll_interval_max)),
+                "the pause grows from the one to the other",
+            ),
+        ];
+        let broken = relations
+            .into_iter()
+            .filter(|((_, lesser), (_, greater), _)| lesser.0 > greater.0);
+        let broken = broken.map(
+            |((lesser, (_, lesser_value)), (greater, (_, greater_value)), reason)| BrokenRelation {
+                lesser,
+                lesser_value,
+                greater,
+                greater_value,
+                reason,
+            },
+        );
+        broken.collect()
     }
 }

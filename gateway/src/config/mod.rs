@@ -1,13 +1,27 @@
-//! The gateway's configuration.
+//! The gateway's configuration: from the environment over the connector's `plugin_config` over the gateway file.
+//!
+//! What always holds: a [`Config`] that [`Config::load`] returned is whole and checked, each value and how they go
+//! together; otherwise every problem is reported at once, in lines that say where, what, and what to do instead. No
+//! password is shown by `Debug`, `Display` or an error. What the topic map says and whether Iggy can be reached is
+//! for others to find out.
 
-use std::net::SocketAddr;
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod keys;
 mod limits;
+mod merge;
+mod problem;
 mod secret;
+mod sources;
+#[cfg(test)]
+mod tests;
+mod value;
 
-pub use limits::Limits;
+pub use limits::{BrokenRelation, Limits};
+pub use problem::{ConfigError, Place, Problem};
 pub use secret::Secret;
 
 /// What one gateway is made from. The source and the sink that name the same gateway must agree on all of it.
@@ -45,4 +59,63 @@ pub struct IggyConfig {
     pub start_timeout: Duration,
     /// How long Iggy may be away before new MQTT connections are refused (CONNACK 0x03); 0 refuses at once.
     pub grace: Duration,
+}
+
+impl Config {
+    /// Loads the configuration of a connector.
+    ///
+    /// `plugin_config` is the table as the runtime hands it over (null if the connector has none), without keys that
+    /// belong to the connector alone: those are unknown here. `environment` is [`std::env::vars_os`], of which only
+    /// `MQTT_GATEWAY_…` is looked at. Relative paths count from the gateway file's folder if they stand in that file
+    /// or are defaults beside it, otherwise from the working directory.
+    ///
+    /// Reads the gateway file and the password's file; blocks on that.
+    ///
+    /// # Errors
+    /// Everything that is wrong, in any of the sources, also where another source takes precedence.
+    pub fn load<K, V>(
+        plugin_config: &serde_json::Value,
+        environment: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, ConfigError>
+    where
+        K: Into<OsString>,
+        V: Into<OsString>,
+    {
+        merge::load(plugin_config, environment)
+    }
+
+    /// The keys in which two configurations differ, in the order of the documentation; never a value. For telling
+    /// an operator why a source and a sink cannot share a gateway.
+    pub fn differing_keys(&self, other: &Self) -> Vec<String> {
+        let (mut mine, mut theirs) = (self.clone(), other.clone());
+        let pairs = keys::slots(&mut mine)
+            .into_iter()
+            .zip(keys::slots(&mut theirs));
+        let differing = pairs.filter(|((_, mine), (_, theirs))| mine.show() != theirs.show());
+        let mut differing: Vec<String> = differing.map(|((key, _), _)| key.to_owned()).collect();
+        if self.iggy.password != other.iggy.password {
+            differing.push(keys::PASSWORD.to_owned());
+        }
+        differing
+    }
+
+    /// What holds for keys that nobody sets. There is no default password: the one here is empty, and never returned.
+    fn with_defaults() -> Self {
+        Self {
+            name: "mqtt".to_owned(),
+            node: "node-1".to_owned(),
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 1883))],
+            topic_map: PathBuf::from("topic-map.toml"),
+            iggy: IggyConfig {
+                address: "127.0.0.1:8090".to_owned(),
+                username: "iggy".to_owned(),
+                password: Secret::new(""),
+                connections: 4,
+                start_timeout: Duration::from_secs(30),
+                grace: Duration::from_secs(10),
+            },
+            shutdown_grace: Duration::from_secs(5),
+            limits: Limits::default(),
+        }
+    }
 }
