@@ -1,1 +1,26 @@
-//! Placeholder while the workspace is laid out.
+//! MQTT devices in front of Apache Iggy: what they publish is appended to Iggy before it is acknowledged, what they
+//! subscribe to is read from Iggy once and fanned out, and Iggy is the only store.
+//!
+//! In the order in which a message meets them: [`listener`] → [`wire`] → [`session`] → [`mapping`] → [`ingest`] /
+//! [`delivery`] → [`log`]; beside them [`config`], [`observe`], [`health`] and [`targets`]. A module uses only what stands
+//! to its right: `ingest` and `delivery` answer a session through a ticket and an outbox, and never call it. [`gateway`]
+//! puts them together, [`attach`](mod@attach) is how connectors share one.
+
+pub mod attach;
+pub mod backoff;
+pub mod config;
+pub mod delivery;
+pub mod gateway;
+pub mod health;
+pub mod ingest;
+pub mod listener;
+pub mod log;
+pub mod mapping;
+pub mod mqtt;
+pub mod observe;
+pub mod session;
+pub mod targets;
+pub mod wire;
+
+pub use attach::{AttachError, Attachment, attach};
+pub use gateway::{Gateway, Role};

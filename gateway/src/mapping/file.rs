@@ -373,7 +373,9 @@ impl Reader<'_> {
         let reason = match humantime::parse_duration(&text.value) {
             // Iggy counts in microseconds, in 64 bits whose smallest and largest value mean other things.
             Ok(duration) if duration.as_micros() == 0 => "it is less than a microsecond".to_owned(),
-            Ok(duration) if duration.as_micros() >= u64::MAX.into() => "it is too long".to_owned(),
+            Ok(duration) if duration.as_micros() >= u128::from(u64::MAX) => {
+                "it is too long".to_owned()
+            }
             Ok(duration) => return Some(Some(duration)),
             Err(error) => error.to_string(),
         };

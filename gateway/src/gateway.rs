@@ -1,0 +1,319 @@
+//! A running gateway: its listeners, its roles and its life from start to stop.
+//!
+//! What always holds: [`Gateway::start`] returns only when the listeners are bound, the map is compiled, Iggy was reached
+//! and the topics that the map names are there; a role is there at most once; without a role its packets are refused,
+//! not lost; [`Gateway::stop`] takes nothing new, finishes what was taken, commits and closes, within `shutdown_grace`
+//! and a little.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::backoff::Backoff;
+use crate::config::Config;
+use crate::delivery::{Delivery, evict_silent};
+use crate::health::{self, Health};
+use crate::ingest::Ingest;
+use crate::listener::{self, Connections};
+use crate::log::appends::Appends;
+use crate::log::iggy::{IggyLog, IggyLogConfig};
+use crate::log::{Log, LogError};
+use crate::mapping::{MapReport, TopicMap};
+use crate::observe::Counters;
+use crate::session::{Context, End, Sessions};
+use crate::targets::{TargetError, Targets};
+
+/// How long one request to Iggy may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// What stopping takes beyond `shutdown_grace` at most, for each of its steps.
+const STOP_SLACK: Duration = Duration::from_secs(1);
+
+/// What a connector contributes to a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// From clients to Iggy: a source connector.
+    Ingest,
+    /// From Iggy to clients: a sink connector.
+    Delivery,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ingest => "ingest (source)",
+            Self::Delivery => "delivery (sink)",
+        })
+    }
+}
+
+/// Why a gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The topic map's file cannot be read.
+    #[error("topic_map: {}: {error}; correct the path, or create the file", path.display())]
+    MapFile {
+        /// As configured.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The topic map does not compile.
+    #[error("{0}")]
+    Map(MapReport),
+    /// A listener cannot be bound.
+    #[error("listen: {address}: {error}; stop what uses the port, or choose another")]
+    Listen {
+        /// As configured.
+        address: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Iggy cannot be used.
+    #[error("{0}")]
+    Log(#[from] LogError),
+    /// Iggy was not reached in time.
+    #[error("{error} (waited iggy_start_timeout = {waited:?})")]
+    IggyAway {
+        /// The last reason.
+        error: LogError,
+        /// How long it was tried.
+        waited: Duration,
+    },
+    /// A topic that the map names is not there.
+    #[error("{0}")]
+    Target(#[from] TargetError),
+}
+
+/// See the module.
+pub struct Gateway {
+    context: Arc<Context>,
+    log: Arc<dyn Log>,
+    appends: Arc<Appends>,
+    connections: Connections,
+    addresses: Vec<SocketAddr>,
+    /// Accepting and watching.
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    roles: Mutex<Vec<Role>>,
+}
+
+impl Gateway {
+    /// Starts a gateway on Iggy as `config` says. It has no roles yet.
+    pub async fn start(config: Config) -> Result<Arc<Self>, StartError> {
+        let map = read_map(&config).await?;
+        let iggy = IggyLog::new(IggyLogConfig {
+            address: config.iggy.address.clone(),
+            username: config.iggy.username.clone(),
+            password: config.iggy.password.expose().to_owned(),
+            connections: config.iggy.connections,
+            request_timeout: REQUEST_TIMEOUT,
+        });
+        let log: Arc<dyn Log> = Arc::new(iggy);
+        let started = Self::start_on(config, map, log.clone()).await;
+        if started.is_err() {
+            log.close().await;
+        }
+        started
+    }
+
+    /// Starts a gateway on `log`.
+    pub async fn start_on(config: Config, map: TopicMap, log: Arc<dyn Log>) -> Result<Arc<Self>, StartError> {
+        let mut listeners = Vec::with_capacity(config.listen.len());
+        let mut addresses = Vec::with_capacity(config.listen.len());
+        for &address in &config.listen {
+            let failed = |error| StartError::Listen { address, error };
+            let listener = listener::bind(address).await.map_err(failed)?;
+            addresses.push(listener.local_addr().map_err(failed)?);
+            listeners.push(listener);
+        }
+        reach(&*log, config.iggy.start_timeout).await?;
+        let targets = Arc::new(Targets::new(log.clone(), &map));
+        for (rule, target, plan) in map.constant_targets() {
+            targets.ensure(rule, &target, &plan).await?;
+        }
+        let context = Arc::new(Context {
+            counters: Arc::default(),
+            health: Arc::new(Health::new(Instant::now())),
+            map: Arc::new(map),
+            targets,
+            ingest: None.into(),
+            delivery: None.into(),
+            sessions: Sessions::default(),
+            outbox_total: Arc::default(),
+            stopping: CancellationToken::new(),
+            config,
+        });
+        let gateway = Arc::new(Self {
+            context,
+            log,
+            appends: Arc::default(),
+            connections: Connections::default(),
+            addresses,
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            roles: Mutex::default(),
+        });
+        gateway.spawn(health::watch(gateway.context.health.clone(), gateway.log.clone()));
+        let context = gateway.context.clone();
+        gateway.spawn(evict_silent(gateway.context.config.limits.ack_timeout, move |is_silent| {
+            context.sessions.for_each(|_, live| {
+                if is_silent(&live.outbox) {
+                    live.end.end(End::Silent);
+                }
+            });
+        }));
+        for listener in listeners {
+            gateway.spawn(listener::accept(listener, gateway.connections.clone(), gateway.context.clone()));
+        }
+        tracing::info!(
+            gateway = gateway.context.config.name,
+            listen = ?gateway.addresses,
+            iggy = gateway.context.config.iggy.address,
+            "MQTT gateway started"
+        );
+        Ok(gateway)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// What it was started with.
+    pub fn config(&self) -> &Config {
+        &self.context.config
+    }
+
+    /// Where it listens, in the order of the configuration; with the real ports.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.context.counters
+    }
+
+    /// Adds `role`; says whether it was not there.
+    pub fn add_role(&self, role: Role) -> bool {
+        let mut roles = self.roles.lock();
+        if roles.contains(&role) {
+            return false;
+        }
+        roles.push(role);
+        let limits = Arc::new(self.context.config.limits.clone());
+        match role {
+            Role::Ingest => self.context.ingest.store(Some(Ingest::new(
+                self.log.clone(),
+                self.appends.clone(),
+                self.context.map.clone(),
+                self.context.targets.clone(),
+                limits,
+                self.context.counters.clone(),
+            ))),
+            Role::Delivery => self.context.delivery.store(Some(Delivery::new(
+                self.log.clone(),
+                self.appends.clone(),
+                limits,
+                self.context.counters.clone(),
+                &format!("mqtt-gateway.{}", self.context.config.node),
+            ))),
+        }
+        true
+    }
+
+    /// Whether `role` is there and no other.
+    pub fn is_only_role(&self, role: Role) -> bool {
+        *self.roles.lock() == [role]
+    }
+
+    /// Ends `role`, which finishes what it has begun. Connections that do not depend on it live on; those that have
+    /// subscriptions end with the delivery role, because nothing else would tell them that nothing comes any more.
+    pub async fn remove_role(&self, role: Role) {
+        let grace = self.context.config.shutdown_grace;
+        match role {
+            Role::Ingest => {
+                if let Some(ingest) = self.context.ingest.swap(None) {
+                    ingest.close(grace).await;
+                }
+            }
+            Role::Delivery => {
+                if let Some(delivery) = self.context.delivery.swap(None) {
+                    self.context.sessions.for_each(|_, live| {
+                        if live.has_subscriptions() {
+                            live.end.end(End::DeliveryEnded);
+                        }
+                    });
+                    delivery.close(grace).await;
+                }
+            }
+        }
+        self.roles.lock().retain(|other| *other != role);
+    }
+
+    /// Stops. Call it when no role is left; what is still there ends too.
+    pub async fn stop(&self) {
+        let grace = self.context.config.shutdown_grace;
+        self.context.stopping.cancel();
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.context.sessions.for_each(|_, live| live.end.end(End::Stopping));
+        self.connections.tasks.close();
+        if timeout(grace + STOP_SLACK, self.connections.tasks.wait()).await.is_err() {
+            tracing::warn!(clients = self.context.sessions.len(), "connections did not end in time");
+        }
+        for role in [Role::Ingest, Role::Delivery] {
+            self.remove_role(role).await;
+        }
+        self.log.close().await;
+        tracing::info!(gateway = self.context.config.name, "MQTT gateway stopped");
+    }
+}
+
+async fn read_map(config: &Config) -> Result<TopicMap, StartError> {
+    let path = &config.topic_map;
+    let text = tokio::fs::read_to_string(path)
+        .await
+        .map_err(|error| StartError::MapFile { path: path.clone(), error })?;
+    let map = TopicMap::compile(&path.display().to_string(), &text).map_err(StartError::Map)?;
+    for warning in map.warnings() {
+        tracing::warn!("{warning}");
+    }
+    Ok(map)
+}
+
+/// Tries to reach Iggy for `patience`. A refusal that no waiting changes ends it at once.
+async fn reach(log: &dyn Log, patience: Duration) -> Result<(), StartError> {
+    let started = Instant::now();
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+    loop {
+        let left = patience.saturating_sub(started.elapsed());
+        let asked = timeout(left.max(Duration::from_millis(1)), log.ping()).await;
+        let error = match asked {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) if !error.is_transient() => return Err(error.into()),
+            Ok(Err(error)) => error,
+            Err(_) => LogError::Timeout(left),
+        };
+        let pause = backoff.next_pause();
+        if started.elapsed() + pause >= patience {
+            return Err(StartError::IggyAway { error, waited: patience });
+        }
+        sleep(pause).await;
+    }
+}

@@ -1,0 +1,122 @@
+//! The listener: accepts sockets and gives each a task of its own.
+//!
+//! What always holds: connections are counted, in all and by address, before anything is read from them; a socket over a
+//! limit is only heard long enough to be told so; a panic in one connection's task costs that connection only. A session
+//! sees halves of a byte stream, so that another kind of stream (TLS, WebSocket) is one more way to make them.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+use tokio_util::task::TaskTracker;
+
+use crate::session::gate::Refused;
+use crate::session::{Context, connection};
+
+/// So many sockets over the limit of connections are told so; more are closed at once.
+const MAX_TURNED_AWAY: usize = 256;
+/// How long accepting pauses when the system has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How many connections there are.
+#[derive(Default)]
+struct Open {
+    by_address: HashMap<IpAddr, usize>,
+    all: usize,
+}
+
+/// The connections of all listeners of a gateway.
+#[derive(Clone, Default)]
+pub struct Connections {
+    open: Arc<Mutex<Open>>,
+    /// The tasks of the connections.
+    pub tasks: TaskTracker,
+}
+
+/// A counted connection; dropping it uncounts it.
+struct Counted {
+    open: Arc<Mutex<Open>>,
+    address: IpAddr,
+}
+
+impl Connections {
+    fn count(&self, address: IpAddr) -> (Counted, usize, usize) {
+        let mut open = self.open.lock();
+        open.all += 1;
+        let here = open.by_address.entry(address).or_insert(0);
+        *here += 1;
+        let here = *here;
+        (Counted { open: self.open.clone(), address }, open.all, here)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut open = self.open.lock();
+        open.all -= 1;
+        if let Some(here) = open.by_address.get_mut(&self.address) {
+            *here -= 1;
+            if *here == 0 {
+                open.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Binds `address`.
+pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+/// Accepts from `listener` for as long as it is polled.
+pub async fn accept(listener: TcpListener, connections: Connections, context: Arc<Context>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => open(stream, peer, &connections, &context),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection; if descriptors are used up, raise the limit (ulimit -n)");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn open(stream: TcpStream, peer: SocketAddr, connections: &Connections, context: &Arc<Context>) {
+    let limits = &context.config.limits;
+    let (counted, all, here) = connections.count(peer.ip());
+    if all > limits.max_connections.saturating_add(MAX_TURNED_AWAY) {
+        context.counters.connects_refused.increment();
+        return;
+    }
+    let refuse = if all > limits.max_connections {
+        Some(Refused::TooMany(limits.max_connections, "max_connections"))
+    } else if here > limits.max_connections_per_address {
+        Some(Refused::TooMany(limits.max_connections_per_address, "max_connections_per_address"))
+    } else {
+        None
+    };
+    // Acknowledgements are small and must not wait for more of them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "TCP_NODELAY not set");
+    }
+    let context = context.clone();
+    connections.tasks.spawn(async move {
+        let _counted = counted;
+        let counters = context.counters.clone();
+        counters.connections_opened.increment();
+        let (read, write) = stream.into_split();
+        let serving = connection::serve(context, read, write, peer, refuse);
+        if AssertUnwindSafe(serving).catch_unwind().await.is_err() {
+            counters.connection_panics.increment();
+            tracing::error!(%peer, "the task of a connection panicked; the connection is closed. Please report this");
+        }
+        counters.connections_closed.increment();
+    });
+}

@@ -1,0 +1,139 @@
+//! What the gateway counts. Every packet and every record ends in exactly one counted outcome.
+//!
+//! What always holds: `publishes_received = stored + protocol_errors + refused + shed + failed` at any quiet moment
+//! (invariant N7); a counter only grows. Exposing the counters is left to whoever asks for a [`Counters::snapshot`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One number that only grows. Counting is a relaxed atomic addition: no order with other memory is promised.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Counts one.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Counts `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The number now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// All counters of one gateway.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: Counter,)*
+        }
+
+        impl Counters {
+            /// Every counter's name and its number now.
+            pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.get()),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Sockets accepted.
+    connections_opened,
+    /// Sockets closed again.
+    connections_closed,
+    /// CONNECTs answered with CONNACK 0x00.
+    connects_accepted,
+    /// CONNECTs answered with another code, or closed without an answer.
+    connects_refused,
+    /// Sockets that were closed before a whole CONNECT had come.
+    connects_unfinished,
+    /// Connections that another with the same client id replaced.
+    takeovers,
+    /// Packets that broke the protocol after CONNECT; their connection was closed.
+    violations,
+    /// Connections closed because nothing was heard for 1.5 times their keep-alive.
+    keep_alive_timeouts,
+    /// Tasks of connections that ended by a panic; each is a bug, and cost that connection only.
+    connection_panics,
+
+    /// PUBLISH packets that came from clients, whatever became of them.
+    publishes_received,
+    /// PUBLISHes whose append was confirmed.
+    publishes_stored,
+    /// PUBLISHes that broke the protocol.
+    publishes_protocol_error,
+    /// PUBLISHes that can never be stored, or are not allowed.
+    publishes_refused,
+    /// QoS 0 PUBLISHes dropped because Iggy was slow or away and the buffers were full.
+    publishes_shed,
+    /// PUBLISHes whose append failed for good or was given up, or whose client left before it was queued.
+    publishes_failed,
+    /// PUBACKs sent to publishers.
+    pubacks_sent,
+    /// Batches that were appended.
+    appends,
+    /// Appends tried again after a transient error.
+    append_retries,
+
+    /// Filters granted in SUBACKs.
+    subscriptions_granted,
+    /// Filters answered with 0x80.
+    subscriptions_refused,
+    /// Polls sent to Iggy by readers.
+    polls,
+    /// Polls that brought nothing.
+    polls_empty,
+    /// Polls that failed.
+    polls_failed,
+    /// Records that readers got.
+    records_read,
+    /// Records that were skipped because they carry no legal MQTT topic.
+    records_skipped,
+    /// Copies put into outboxes.
+    copies_queued,
+    /// Copies handed to sockets.
+    copies_sent,
+    /// QoS 0 copies dropped because an outbox was full.
+    copies_dropped,
+    /// PUBACKs from subscribers that ended a copy.
+    copies_acknowledged,
+    /// PUBACKs from subscribers for packet ids that were not out.
+    unknown_pubacks,
+    /// Cursors that left their reader because their outbox was full.
+    cursors_lagged,
+    /// Cursors that met their reader again.
+    cursors_rejoined,
+    /// Subscribers closed because they acknowledged or read nothing for `ack_timeout`.
+    evictions,
+    /// Records that retention had removed before they were read.
+    records_missed,
+    /// Logs whose end was found to have moved back.
+    log_regressions,
+    /// Offsets committed.
+    commits,
+    /// Commits that failed; they are tried again.
+    commits_failed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_names_every_counter_with_its_number() {
+        let counters = Counters::default();
+        counters.appends.add(3);
+        counters.takeovers.increment();
+        let snapshot = counters.snapshot();
+        assert!(snapshot.contains(&("appends", 3)));
+        assert!(snapshot.contains(&("takeovers", 1)));
+        assert!(snapshot.iter().all(|(name, n)| ["appends", "takeovers"].contains(name) || *n == 0));
+    }
+}

@@ -1,0 +1,396 @@
+//! The connection loop: serves one client from its CONNECT to its end.
+//!
+//! What always holds: packets are processed in the order in which they came; while the client has `receive_window`
+//! publishes unacknowledged, or takes no answers, nothing more is read from it, and its keep-alive clock stands still;
+//! however the connection ends, by a panic too, everything it held is released once.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::gate::{self, Admitted, Refused};
+use super::incoming::{Incoming, Read};
+use super::{Context, End, EndSignal, Live, writer};
+use crate::backoff::Backoff;
+use crate::delivery::{Delivery, Outbox};
+use crate::ingest::{AckWriter, Acks, Ticket};
+use crate::log::Triple;
+use crate::mqtt::{ClientId, PacketId, QoS, TopicFilter, TopicName};
+use crate::observe::Counters;
+use crate::wire::{
+    ConnectReturnCode, Packet, Publish, Subscribe, SubscribeReturnCode, Unsubscribe, Violation, encode,
+};
+
+/// More bytes of answers than this, not taken by the client, stop reading from it.
+const MAX_CONTROL_BYTES: usize = 16_384;
+/// How long a close waits for the client to take the last bytes.
+const CLOSE_LIMIT: Duration = Duration::from_millis(500);
+
+/// How a connection came to its end.
+#[derive(Debug)]
+enum Ended {
+    /// DISCONNECT.
+    Disconnected,
+    /// The client closed without one, or the connection broke.
+    Lost,
+    /// Nothing was heard for 1.5 times the keep-alive.
+    KeepAlive,
+    /// A packet broke the protocol.
+    Violation(Violation),
+    /// Writing failed or stalled.
+    Write(std::io::Error),
+    /// The gateway ended it.
+    Ended(End),
+}
+
+/// Serves the client at the other end of `read` and `write`. `refuse` is what the listener has found against it.
+pub async fn serve<R, W>(context: Arc<Context>, read: R, mut write: W, peer: SocketAddr, refuse: Option<Refused>)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let counters = context.counters.clone();
+    let stall = context.config.limits.ack_timeout;
+    let mut incoming = Incoming::new(read, &context.config.limits);
+    let admitted = tokio::select! {
+        biased;
+        () = context.stopping.cancelled() => return,
+        admitted = gate::admit(&context, &mut incoming, refuse) => admitted,
+    };
+    let Admitted { client, max_silence } = match admitted {
+        Ok(admitted) => admitted,
+        Err(refused) => return turn_away(refused, &counters, incoming.into_stream(), write, peer).await,
+    };
+    let mut connection = Connection::enter(&context, client, max_silence);
+    let outbox = connection.outbox.clone();
+    let end = connection.end.clone();
+    if context.stopping.is_cancelled() {
+        end.end(End::Stopping);
+    }
+    outbox.control(|out| encode::connack(ConnectReturnCode::Accepted, out));
+    counters.connects_accepted.increment();
+    tracing::debug!(client = %connection.client, %peer, connection = outbox.id().0, "connected");
+
+    let ended = {
+        let writing = writer::write_all(&outbox, &mut write, stall, &counters);
+        let reading = connection.read(&mut incoming);
+        tokio::select! {
+            biased;
+            end = end.ended() => Ended::Ended(end),
+            error = writing => Ended::Write(error),
+            ended = reading => ended,
+        }
+    };
+    connection.count(&ended, peer);
+    match ended {
+        Ended::Write(_) | Ended::Lost => {}
+        // It is not the client's doing: what it has sent is finished and acknowledged, what waits for it is sent.
+        Ended::Ended(End::Stopping | End::DeliveryEnded) => {
+            let finish = async {
+                tokio::select! {
+                    biased;
+                    () = connection.acks.below(1) => {}
+                    _ = writer::write_all(&outbox, &mut write, stall, &counters) => {}
+                }
+                writer::flush(&outbox, &mut write, true, stall, &counters).await
+            };
+            let _ = timeout(context.config.shutdown_grace, finish).await;
+        }
+        // What was answered before the end still goes out.
+        _ => {
+            let flushing = writer::flush(&outbox, &mut write, false, stall, &counters);
+            let _ = timeout(CLOSE_LIMIT, flushing).await;
+        }
+    }
+    drop(connection);
+    if !matches!(ended, Ended::Write(_)) {
+        writer::close(incoming.into_stream(), write, CLOSE_LIMIT).await;
+    }
+}
+
+async fn turn_away<R, W>(refused: Refused, counters: &Counters, read: R, mut write: W, peer: SocketAddr)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    match &refused {
+        // Probes and scanners do this all the time: nobody has to act.
+        Refused::Unfinished { .. } => {
+            counters.connects_unfinished.increment();
+            tracing::debug!(%peer, reason = %refused, "closed");
+        }
+        _ => {
+            counters.connects_refused.increment();
+            tracing::info!(%peer, reason = %refused, "CONNECT refused");
+        }
+    }
+    if let Some(code) = refused.answer() {
+        let mut answer = bytes::BytesMut::new();
+        encode::connack(code, &mut answer);
+        let _ = timeout(CLOSE_LIMIT, tokio::io::AsyncWriteExt::write_all(&mut write, &answer)).await;
+    }
+    writer::close(read, write, CLOSE_LIMIT).await;
+}
+
+/// A topic that the client has subscribed to.
+struct Subscription {
+    topic: TopicName,
+    triples: Vec<Triple>,
+}
+
+/// A client that is being served. Dropping it releases all that it holds.
+struct Connection {
+    context: Arc<Context>,
+    client: ClientId,
+    max_silence: Option<Duration>,
+    outbox: Arc<Outbox>,
+    acks: Arc<Acks>,
+    end: Arc<EndSignal>,
+    /// How many there are, for others to see.
+    subscription_count: Arc<AtomicUsize>,
+    subscriptions: HashMap<TopicFilter, Subscription>,
+}
+
+/// Where the publisher's acknowledgements go.
+struct Answers {
+    outbox: Arc<Outbox>,
+    end: Arc<EndSignal>,
+    counters: Arc<Counters>,
+}
+
+impl AckWriter for Answers {
+    fn puback(&self, id: PacketId) {
+        self.outbox.control(|out| encode::puback(id, out));
+        self.counters.pubacks_sent.increment();
+    }
+
+    fn close(&self) {
+        self.end.end(End::PublishNotStored);
+    }
+}
+
+impl Connection {
+    fn enter(context: &Arc<Context>, client: ClientId, max_silence: Option<Duration>) -> Self {
+        let counters = context.counters.clone();
+        let outbox = Arc::new(Outbox::new(
+            context.sessions.next_id(),
+            &context.config.limits,
+            context.outbox_total.clone(),
+            counters.clone(),
+            Instant::now(),
+        ));
+        let end = Arc::new(EndSignal::default());
+        let acks =
+            Acks::new(Arc::new(Answers { outbox: outbox.clone(), end: end.clone(), counters: counters.clone() }));
+        let subscription_count = Arc::new(AtomicUsize::new(0));
+        let live =
+            Live { outbox: outbox.clone(), end: end.clone(), subscriptions: subscription_count.clone() };
+        if context.sessions.enter(&client, live) {
+            counters.takeovers.increment();
+        }
+        Self {
+            context: context.clone(),
+            client,
+            max_silence,
+            outbox,
+            acks,
+            end,
+            subscription_count,
+            subscriptions: HashMap::new(),
+        }
+    }
+
+    async fn read<R: AsyncRead + Unpin>(&mut self, incoming: &mut Incoming<R>) -> Ended {
+        let window = self.context.config.limits.receive_window;
+        let mut heard = Instant::now();
+        loop {
+            let packet = match incoming.packet() {
+                Ok(packet) => packet,
+                Err(violation) => return Ended::Violation(violation),
+            };
+            let Some(packet) = packet else {
+                let more = incoming.more();
+                let read = match self.max_silence {
+                    Some(max_silence) => match timeout_at(heard + max_silence, more).await {
+                        Ok(read) => read,
+                        Err(_) => return Ended::KeepAlive,
+                    },
+                    None => more.await,
+                };
+                match read {
+                    Read::Bytes => continue,
+                    Read::End => return Ended::Lost,
+                }
+            };
+            match packet {
+                Packet::Publish(publish) => self.publish(publish).await,
+                Packet::PubAck(id) => self.outbox.acknowledge(id, Instant::now()),
+                Packet::Subscribe(subscribe) => self.subscribe(subscribe).await,
+                Packet::Unsubscribe(unsubscribe) => self.unsubscribe(&unsubscribe),
+                Packet::PingReq => self.outbox.control(encode::pingresp),
+                Packet::Disconnect => return Ended::Disconnected,
+                // The decoder lets only the first packet be a CONNECT.
+                Packet::Connect(_) => return Ended::Violation(Violation::SecondConnect),
+            }
+            self.acks.below(window).await;
+            self.outbox.control_below(MAX_CONTROL_BYTES).await;
+            // Also the end of a time in which we did not listen: the client's clock begins anew.
+            heard = Instant::now();
+        }
+    }
+
+    async fn publish(&self, publish: Publish) {
+        let ticket = Ticket::new(&self.context.counters, &self.acks, publish.packet_id);
+        match self.context.ingest.load_full() {
+            Some(ingest) => ingest.submit(publish, &self.client, ticket).await,
+            None => {
+                tracing::info!(client = %self.client, "publish refused: no source connector is attached to this gateway");
+                ticket.refused();
+            }
+        }
+    }
+
+    async fn subscribe(&mut self, subscribe: Subscribe) {
+        let delivery = self.context.delivery.load_full();
+        let mut codes = Vec::with_capacity(subscribe.filters.len());
+        for (filter, asked) in subscribe.filters {
+            // 3.8.4-6: a lower QoS than asked may be granted.
+            let qos = asked.min(QoS::AtLeastOnce);
+            codes.push(match self.subscribe_one(delivery.as_ref(), &filter, qos).await {
+                Ok(()) => {
+                    self.context.counters.subscriptions_granted.increment();
+                    SubscribeReturnCode::Granted(qos)
+                }
+                Err(reason) => {
+                    self.context.counters.subscriptions_refused.increment();
+                    tracing::info!(client = %self.client, %filter, reason, "subscription refused");
+                    SubscribeReturnCode::Failure
+                }
+            });
+        }
+        self.subscription_count.store(self.subscriptions.len(), Ordering::SeqCst);
+        // If the role ended meanwhile, it may not have seen this connection's subscriptions.
+        let now = self.context.delivery.load_full();
+        if !self.subscriptions.is_empty() && now.as_ref().map(Arc::as_ptr) != delivery.as_ref().map(Arc::as_ptr) {
+            self.end.end(End::DeliveryEnded);
+        }
+        self.outbox.control(|out| encode::suback(subscribe.packet_id, &codes, out));
+    }
+
+    async fn subscribe_one(
+        &mut self,
+        delivery: Option<&Arc<Delivery>>,
+        filter: &TopicFilter,
+        qos: QoS,
+    ) -> Result<(), String> {
+        let topic = filter.concrete().ok_or("filters with wildcards are not served yet; subscribe to whole topics")?;
+        let delivery = delivery.ok_or("no sink connector is attached to this gateway")?;
+        let max = self.context.config.limits.max_subscriptions;
+        if self.subscriptions.len() >= max && !self.subscriptions.contains_key(filter) {
+            return Err(format!("the client has max_subscriptions = {max} already"));
+        }
+        let resolution = self.context.map.resolve(&topic).map_err(|refusal| refusal.to_string())?;
+        // As long as clients may connect, they may also wait for Iggy here; then they are told.
+        let deadline = Instant::now() + self.context.config.iggy.grace;
+        let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+        let info = loop {
+            let asked = self.context.targets.ensure(resolution.rule, &resolution.target, &resolution.plan).await;
+            match asked {
+                Err(error) if error.is_transient() && Instant::now() < deadline => {
+                    sleep(backoff.next_pause()).await;
+                }
+                asked => break asked.map_err(|error| error.to_string())?,
+            }
+        };
+        let partitions = match &resolution.key {
+            Some(key) => {
+                let partition = key.partition(info.partitions);
+                partition..partition + 1
+            }
+            None => 0..info.partitions,
+        };
+        let triples: Vec<Triple> = partitions
+            .map(|partition| Triple { target: resolution.target.clone(), partition })
+            .collect();
+        while let Err(error) = delivery.subscribe(&self.outbox, &topic, qos, &triples).await {
+            if !error.is_transient() || Instant::now() >= deadline {
+                return Err(error.to_string());
+            }
+            sleep(backoff.next_pause()).await;
+        }
+        let subscription = Subscription { topic: topic.detached(), triples };
+        if let Some(before) = self.subscriptions.insert(filter.detached(), subscription) {
+            // The number of partitions may have changed since.
+            let now = &self.subscriptions[filter].triples;
+            let gone: Vec<Triple> = before.triples.into_iter().filter(|triple| !now.contains(triple)).collect();
+            delivery.unsubscribe(self.outbox.id(), &topic, &gone);
+        }
+        Ok(())
+    }
+
+    fn unsubscribe(&mut self, unsubscribe: &Unsubscribe) {
+        for filter in &unsubscribe.filters {
+            if let Some(gone) = self.subscriptions.remove(filter)
+                && let Some(delivery) = self.context.delivery.load_full()
+            {
+                delivery.unsubscribe(self.outbox.id(), &gone.topic, &gone.triples);
+            }
+        }
+        self.subscription_count.store(self.subscriptions.len(), Ordering::Relaxed);
+        // 3.10.4-5: also if there was no such subscription.
+        self.outbox.control(|out| encode::unsuback(unsubscribe.packet_id, out));
+    }
+
+    fn count(&self, ended: &Ended, peer: SocketAddr) {
+        let client = &self.client;
+        let counters = &self.context.counters;
+        match ended {
+            Ended::Disconnected => tracing::debug!(%client, %peer, "disconnected"),
+            Ended::Lost => tracing::debug!(%client, %peer, "connection lost"),
+            Ended::KeepAlive => {
+                counters.keep_alive_timeouts.increment();
+                tracing::info!(%client, %peer, "closed: nothing was heard for 1.5 times the keep-alive");
+            }
+            Ended::Violation(violation) => {
+                counters.violations.increment();
+                if is_of_a_publish(violation) {
+                    counters.publishes_received.increment();
+                    counters.publishes_protocol_error.increment();
+                }
+                tracing::warn!(%client, %peer, reason = %violation, "closed: protocol error");
+            }
+            Ended::Write(error) => tracing::info!(%client, %peer, %error, "closed: writing failed"),
+            Ended::Ended(end) => {
+                if *end == End::Silent {
+                    counters.evictions.increment();
+                }
+                tracing::info!(%client, %peer, reason = end.reason(), "closed");
+            }
+        }
+    }
+}
+
+/// Whether the packet that broke the protocol was a PUBLISH for sure. Other violations can be of any packet.
+fn is_of_a_publish(violation: &Violation) -> bool {
+    matches!(
+        violation,
+        Violation::PublishQos2 | Violation::PublishQos3 | Violation::DupWithQos0 | Violation::Topic(_)
+    )
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(delivery) = self.context.delivery.load_full() {
+            for subscription in self.subscriptions.values() {
+                delivery.leave(self.outbox.id(), &subscription.triples);
+            }
+        }
+        self.outbox.close();
+        self.context.sessions.leave(&self.client, self.outbox.id());
+    }
+}

@@ -1,0 +1,137 @@
+//! The gate: from an accepted socket to a client that may come in, or a refusal.
+//!
+//! What always holds: until CONNECT has come whole and was accepted, a socket costs no more than a small buffer and the
+//! connect timeout; every refusal has one reason, and the client is told the code that 3.2.2.3 has for it.
+
+use std::time::Duration;
+
+use tokio::io::AsyncRead;
+use tokio::time::timeout;
+
+use super::Context;
+use super::incoming::{Incoming, Read};
+use crate::mqtt::ClientId;
+use crate::wire::{Connect, ConnectReturnCode, Packet, Violation};
+
+/// A client that may come in.
+#[derive(Debug)]
+pub struct Admitted {
+    /// Its id; made here if it gave none.
+    pub client: ClientId,
+    /// How long it may be silent; `None` for ever. One and a half times what it announced (3.1.2-24).
+    pub max_silence: Option<Duration>,
+}
+
+/// Why a socket is closed without being served.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// It closed, or timed out, before a whole CONNECT had come.
+    #[error("no CONNECT came{}", if *.timed_out { " within connect_timeout" } else { "" })]
+    Unfinished {
+        /// Whether it was for the time.
+        timed_out: bool,
+    },
+    /// Its CONNECT breaks the protocol.
+    #[error("{0}")]
+    Violation(#[from] Violation),
+    /// It asks for a session that outlives the connection.
+    #[error("CleanSession 0 is not served yet: no persistent sessions; connect with a clean session")]
+    PersistentSession,
+    /// It leaves a Will.
+    #[error("Wills are not served yet; connect without one")]
+    Will,
+    /// Iggy has been away for longer than `iggy_grace`.
+    #[error("Iggy has not been reachable for {0:?}")]
+    IggyAway(Duration),
+    /// There are as many connections as are allowed.
+    #[error("{0} connections are open, which is the limit {1}; raise it, or find out who opens so many")]
+    TooMany(usize, &'static str),
+}
+
+impl Refused {
+    /// The code that the client is told before the close; `None` closes without a word.
+    pub fn answer(&self) -> Option<ConnectReturnCode> {
+        match self {
+            Self::Unfinished { .. } => None,
+            Self::Violation(violation) => violation.answer(),
+            Self::PersistentSession | Self::Will => Some(ConnectReturnCode::NotAuthorized),
+            Self::IggyAway(_) | Self::TooMany(..) => Some(ConnectReturnCode::ServerUnavailable),
+        }
+    }
+}
+
+/// Waits for the CONNECT and decides. `refuse` is what the listener has already found against the socket; its client is
+/// still heard, so that it can be told.
+pub async fn admit<R: AsyncRead + Unpin>(
+    context: &Context,
+    incoming: &mut Incoming<R>,
+    refuse: Option<Refused>,
+) -> Result<Admitted, Refused> {
+    let connect = timeout(context.config.limits.connect_timeout, first_packet(incoming))
+        .await
+        .map_err(|_| Refused::Unfinished { timed_out: true })??;
+    if let Some(refused) = refuse {
+        return Err(refused);
+    }
+    if connect.will {
+        return Err(Refused::Will);
+    }
+    if !connect.clean_session {
+        return Err(Refused::PersistentSession);
+    }
+    if let Some(away) = context.health.away_for()
+        && away >= context.config.iggy.grace
+    {
+        return Err(Refused::IggyAway(away));
+    }
+    let max_silence = max_silence(connect.keep_alive, context.config.limits.max_keep_alive);
+    Ok(Admitted { client: connect.client_id.unwrap_or_else(generated_id), max_silence })
+}
+
+async fn first_packet<R: AsyncRead + Unpin>(incoming: &mut Incoming<R>) -> Result<Connect, Refused> {
+    loop {
+        match incoming.packet()? {
+            Some(Packet::Connect(connect)) => return Ok(*connect),
+            // The decoder lets nothing else be first.
+            Some(_) => return Err(Violation::NotConnect { packet: "another packet" }.into()),
+            None => {}
+        }
+        if incoming.more().await == Read::End {
+            return Err(Refused::Unfinished { timed_out: false });
+        }
+    }
+}
+
+/// One and a half times the keep-alive, which is the cap if the client announced none or more.
+fn max_silence(keep_alive: u16, cap: Duration) -> Option<Duration> {
+    let announced = Duration::from_secs(keep_alive.into());
+    let effective = if announced.is_zero() { cap } else { announced.min(cap) };
+    effective.checked_mul(3).map(|thrice| thrice / 2)
+}
+
+/// An id for a client that gave none: every such client is one of its own (3.1.3-6).
+fn generated_id() -> ClientId {
+    loop {
+        if let Some(id) = ClientId::new(&format!("anonymous-{:032x}", rand::random::<u128>())) {
+            return id;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_allowed_for_one_and_a_half_keep_alives_and_at_most_of_the_cap() {
+        let cap = Duration::from_secs(3_600);
+        assert_eq!(max_silence(2, cap), Some(Duration::from_secs(3)));
+        assert_eq!(max_silence(0, cap), Some(Duration::from_secs(5_400)));
+        assert_eq!(max_silence(u16::MAX, cap), Some(Duration::from_secs(5_400)));
+    }
+
+    #[test]
+    fn b42_clients_without_an_id_get_ids_of_their_own() {
+        assert_ne!(generated_id(), generated_id());
+    }
+}

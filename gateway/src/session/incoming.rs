@@ -1,0 +1,72 @@
+//! A connection's incoming side: bytes from a stream, packets to the loop.
+//!
+//! What always holds: at most one packet's bytes, and what came with them, are buffered; how the bytes were cut into
+//! portions does not matter.
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::config::Limits;
+use crate::wire::{Decoder, Packet, Violation, WireLimits};
+
+/// The least room that a read gets. An idle connection holds about this much.
+const MIN_READ: usize = 1_024;
+/// The most: enough that a busy connection is read in few calls.
+const MAX_READ: usize = 65_536;
+
+/// Packets from `R`.
+pub struct Incoming<R> {
+    stream: R,
+    buffer: BytesMut,
+    decoder: Decoder,
+    /// How much room the next read gets; follows how much comes at once.
+    read: usize,
+}
+
+/// What a read brought.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Read {
+    /// Bytes.
+    Bytes,
+    /// The end: the client closed, or the connection broke.
+    End,
+}
+
+impl<R: AsyncRead + Unpin> Incoming<R> {
+    /// Nothing read yet.
+    pub fn new(stream: R, limits: &Limits) -> Self {
+        let decoder = Decoder::new(WireLimits {
+            max_packet_size: limits.max_packet_size,
+            max_connect_size: limits.max_connect_size,
+            max_topic_length: limits.max_topic_length,
+            max_topic_levels: limits.max_topic_levels,
+        });
+        Self { stream, buffer: BytesMut::new(), decoder, read: MIN_READ }
+    }
+
+    /// The next packet, if it is already here as a whole.
+    pub fn packet(&mut self) -> Result<Option<Packet>, Violation> {
+        self.decoder.decode(&mut self.buffer)
+    }
+
+    /// Waits for more bytes. May be dropped while it waits; nothing is lost.
+    pub async fn more(&mut self) -> Read {
+        self.buffer.reserve(self.read);
+        match self.stream.read_buf(&mut self.buffer).await {
+            Ok(0) | Err(_) => Read::End,
+            Ok(n) => {
+                if n >= self.read {
+                    self.read = (self.read * 4).min(MAX_READ);
+                } else if n < self.read / 8 {
+                    self.read = (self.read / 2).max(MIN_READ);
+                }
+                Read::Bytes
+            }
+        }
+    }
+
+    /// The stream, for closing it.
+    pub fn into_stream(self) -> R {
+        self.stream
+    }
+}

@@ -1,0 +1,191 @@
+//! Sessions: a client's connection from its CONNECT to its end.
+//!
+//! [`gate`] decides who comes in, [`connection`] is the loop that serves a client, [`incoming`] turns bytes into packets,
+//! [`writer`] turns an outbox into bytes. This file holds what connections share ([`Context`]) and who is connected
+//! ([`Sessions`]). What always holds: of one client id one connection is served, the newest (3.1.4-2); the end of an
+//! older one cannot touch it, because both are told apart by their [`ConnectionId`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::delivery::{ConnectionId, Delivery, Outbox};
+use crate::health::Health;
+use crate::ingest::Ingest;
+use crate::mapping::TopicMap;
+use crate::mqtt::ClientId;
+use crate::observe::Counters;
+use crate::targets::Targets;
+
+pub mod connection;
+pub mod gate;
+pub mod incoming;
+pub mod writer;
+
+/// What all connections of a gateway share.
+pub struct Context {
+    /// The gateway's configuration.
+    pub config: Config,
+    /// Where outcomes are counted.
+    pub counters: Arc<Counters>,
+    /// Whether Iggy is reachable.
+    pub health: Arc<Health>,
+    /// The topic map.
+    pub map: Arc<TopicMap>,
+    /// Which topics exist.
+    pub targets: Arc<Targets>,
+    /// The ingest role, while a source is attached.
+    pub ingest: ArcSwapOption<Ingest>,
+    /// The delivery role, while a sink is attached.
+    pub delivery: ArcSwapOption<Delivery>,
+    /// Who is connected.
+    pub sessions: Sessions,
+    /// Bytes queued in all outboxes.
+    pub outbox_total: Arc<AtomicUsize>,
+    /// Cancelled when the gateway stops: nobody comes in any more.
+    pub stopping: CancellationToken,
+}
+
+/// Why the gateway ends a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The same client id has connected again.
+    TakenOver,
+    /// A QoS 1 PUBLISH of its cannot be acknowledged.
+    PublishNotStored,
+    /// It owed an acknowledgement for `ack_timeout`.
+    Silent,
+    /// The delivery role ended, and its subscriptions with it.
+    DeliveryEnded,
+    /// The gateway stops.
+    Stopping,
+}
+
+impl End {
+    /// For log lines.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::TakenOver => "the same client id has connected again",
+            Self::PublishNotStored => "a QoS 1 publish could not be stored",
+            Self::Silent => "it has owed an acknowledgement for ack_timeout",
+            Self::DeliveryEnded => "the delivery role has ended, and its subscriptions with it",
+            Self::Stopping => "the gateway stops",
+        }
+    }
+}
+
+/// How a connection is told to end. The first reason counts.
+#[derive(Debug, Default)]
+pub struct EndSignal {
+    reason: Mutex<Option<End>>,
+    ended: CancellationToken,
+}
+
+impl EndSignal {
+    /// Ends the connection at its next step.
+    pub fn end(&self, reason: End) {
+        self.reason.lock().get_or_insert(reason);
+        self.ended.cancel();
+    }
+
+    /// Waits until the connection is to end.
+    pub async fn ended(&self) -> End {
+        self.ended.cancelled().await;
+        self.reason.lock().unwrap_or(End::Stopping)
+    }
+}
+
+/// A connection that is being served.
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// What it is to get; also gives its id.
+    pub outbox: Arc<Outbox>,
+    /// How it is told to end.
+    pub end: Arc<EndSignal>,
+    /// How many subscriptions it has.
+    pub subscriptions: Arc<AtomicUsize>,
+}
+
+impl Live {
+    /// Whether it has subscriptions.
+    pub fn has_subscriptions(&self) -> bool {
+        self.subscriptions.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// Who is connected.
+#[derive(Default)]
+pub struct Sessions {
+    live: Mutex<HashMap<ClientId, Live>>,
+    last: AtomicU64,
+}
+
+impl Sessions {
+    /// An id for a new connection.
+    pub fn next_id(&self) -> ConnectionId {
+        ConnectionId(self.last.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Makes `live` the connection of `client`; an older one is told to end. Says whether there was one.
+    pub fn enter(&self, client: &ClientId, live: Live) -> bool {
+        let older = self.live.lock().insert(client.clone(), live);
+        if let Some(older) = &older {
+            older.end.end(End::TakenOver);
+        }
+        older.is_some()
+    }
+
+    /// The connection has ended. A newer one of the same client is left alone.
+    pub fn leave(&self, client: &ClientId, connection: ConnectionId) {
+        let mut live = self.live.lock();
+        if live.get(client).is_some_and(|current| current.outbox.id() == connection) {
+            live.remove(client);
+        }
+    }
+
+    /// How many clients are connected.
+    pub fn len(&self) -> usize {
+        self.live.lock().len()
+    }
+
+    /// Whether no client is connected.
+    pub fn is_empty(&self) -> bool {
+        self.live.lock().is_empty()
+    }
+
+    /// Calls `act` for each connection; it must not call back.
+    pub fn for_each(&self, mut act: impl FnMut(&ClientId, &Live)) {
+        self.live.lock().iter().for_each(|(client, live)| act(client, live));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Limits;
+    use tokio::time::Instant;
+
+    fn live(id: ConnectionId) -> Live {
+        let outbox = Outbox::new(id, &Limits::default(), Arc::default(), Arc::default(), Instant::now());
+        Live { outbox: Arc::new(outbox), end: Arc::default(), subscriptions: Arc::default() }
+    }
+
+    #[tokio::test]
+    async fn a_newer_connection_ends_the_older_and_outlives_its_clean_up() {
+        let sessions = Sessions::default();
+        let client = ClientId::new("x").unwrap();
+        let (old, new) = (live(sessions.next_id()), live(sessions.next_id()));
+        assert!(!sessions.enter(&client, old.clone()));
+        assert!(sessions.enter(&client, new.clone()));
+        assert_eq!(old.end.ended().await, End::TakenOver);
+        sessions.leave(&client, old.outbox.id());
+        assert_eq!(sessions.len(), 1);
+        sessions.leave(&client, new.outbox.id());
+        assert!(sessions.is_empty());
+    }
+}

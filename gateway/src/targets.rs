@@ -1,0 +1,158 @@
+//! Which topics exist in Iggy, and how many partitions they have, as far as the gateway knows.
+//!
+//! What always holds: a topic is known only after Iggy has said that it exists; a missing one is made only if its rule
+//! says so, and never beyond the map's bounds; what Iggy says is remembered until someone finds it to be wrong
+//! ([`Targets::forget`]). Ingest and delivery share one [`Targets`], so that both see the same partition count (M4).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::log::{Durability, Log, LogError, Name, Target, TopicInfo};
+use crate::mapping::{Bounds, RuleId, TopicMap, TopicPlan};
+
+/// Why a target cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// It is not there and must not be made.
+    #[error(
+        "{rule}: {target} does not exist in Iggy and auto_create is false; create it, or set auto_create = true"
+    )]
+    Missing {
+        /// The rule that leads there.
+        rule: RuleId,
+        /// The missing topic.
+        target: Target,
+    },
+    /// The map's bound on streams that come from captures is reached.
+    #[error("{rule}: {target} would be one stream more than max_streams = {bound} allows; raise it, or narrow the rule")]
+    TooManyStreams {
+        /// The rule that leads there.
+        rule: RuleId,
+        /// The topic that is not made.
+        target: Target,
+        /// The bound.
+        bound: u32,
+    },
+    /// The map's bound on topics that come from captures is reached.
+    #[error("{rule}: {target} would be one topic more than max_topics = {bound} allows; raise it, or narrow the rule")]
+    TooManyTopics {
+        /// The rule that leads there.
+        rule: RuleId,
+        /// The topic that is not made.
+        target: Target,
+        /// The bound.
+        bound: u32,
+    },
+    /// Iggy was asked and did not do it.
+    #[error("{rule}: {target}: {error}")]
+    Log {
+        /// The rule that leads there.
+        rule: RuleId,
+        /// The topic that was asked for.
+        target: Target,
+        /// What Iggy said.
+        error: LogError,
+    },
+}
+
+impl TargetError {
+    /// Whether asking again may succeed without anyone changing anything.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Log { error, .. } if error.is_transient())
+    }
+}
+
+/// The topics that are known to exist.
+pub struct Targets {
+    log: Arc<dyn Log>,
+    bounds: Bounds,
+    /// Those that the map names itself: they do not count against the bounds.
+    constant: HashSet<Target>,
+    known: RwLock<HashMap<Target, TopicInfo>>,
+    /// One creation at a time, so that the bounds hold and Iggy is asked once for a topic that many devices want.
+    making: tokio::sync::Mutex<()>,
+}
+
+impl Targets {
+    /// Knows nothing of Iggy yet.
+    pub fn new(log: Arc<dyn Log>, map: &TopicMap) -> Self {
+        Self {
+            log,
+            bounds: map.bounds(),
+            constant: map.constant_targets().map(|(_, target, _)| target).collect(),
+            known: RwLock::default(),
+            making: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// What is known of `target` without asking Iggy.
+    pub fn known(&self, target: &Target) -> Option<TopicInfo> {
+        self.known.read().get(target).copied()
+    }
+
+    /// Forgets what is known of `target`: the next [`Targets::ensure`] asks Iggy again.
+    pub fn forget(&self, target: &Target) {
+        self.known.write().remove(target);
+    }
+
+    /// Makes sure that `target` exists, making it if `plan` says so.
+    pub async fn ensure(
+        &self,
+        rule: RuleId,
+        target: &Target,
+        plan: &TopicPlan,
+    ) -> Result<TopicInfo, TargetError> {
+        if let Some(info) = self.known(target) {
+            return Ok(info);
+        }
+        let _one_at_a_time = self.making.lock().await;
+        if let Some(info) = self.known(target) {
+            return Ok(info);
+        }
+        let failed = |error| TargetError::Log { rule, target: target.clone(), error };
+        let info = match self.log.topic(target).await.map_err(failed)? {
+            Some(info) => {
+                self.check_bounds(rule, target)?;
+                info
+            }
+            None if plan.auto_create => {
+                self.check_bounds(rule, target)?;
+                let info = self.log.create(target, &plan.spec).await.map_err(failed)?;
+                tracing::info!(%target, %rule, partitions = info.partitions, "topic created in Iggy");
+                info
+            }
+            None => return Err(TargetError::Missing { rule, target: target.clone() }),
+        };
+        if plan.spec.durability == Durability::Persisted && info.durability == Some(Durability::Commit) {
+            tracing::warn!(
+                %target, %rule,
+                "the topic's durability in Iggy is weaker than its rule asks: on a single server a PUBACK does not \
+                 mean stable storage; recreate the topic with durability = persisted, or set durability = \"commit\""
+            );
+        }
+        self.known.write().insert(target.clone(), info);
+        Ok(info)
+    }
+
+    fn check_bounds(&self, rule: RuleId, target: &Target) -> Result<(), TargetError> {
+        if self.constant.contains(target) {
+            return Ok(());
+        }
+        let Bounds { max_streams, max_topics } = self.bounds;
+        let known = self.known.read();
+        let dynamic = || known.keys().filter(|known| !self.constant.contains(known));
+        if dynamic().count() >= max_topics as usize {
+            return Err(TargetError::TooManyTopics { rule, target: target.clone(), bound: max_topics });
+        }
+        let is_constant_stream = |stream: &Name| self.constant.iter().any(|constant| constant.stream == *stream);
+        let streams: HashSet<&Name> =
+            dynamic().map(|known| &known.stream).filter(|stream| !is_constant_stream(stream)).collect();
+        let is_new = !streams.contains(&target.stream) && !is_constant_stream(&target.stream);
+        if is_new && streams.len() >= max_streams as usize {
+            return Err(TargetError::TooManyStreams { rule, target: target.clone(), bound: max_streams });
+        }
+        Ok(())
+    }
+}
