@@ -21,8 +21,6 @@ mod report;
 mod template;
 
 #[cfg(test)]
-mod invariants;
-#[cfg(test)]
 mod tests;
 
 pub use key::PartitionKey;

@@ -82,7 +82,8 @@ impl<T: fmt::Display> fmt::Display for Located<T> {
         let (line, column) = (self.line(), self.column());
         write!(f, "{}:{line}:{column}: ", self.source.file)?;
         if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
+            // A key may hold anything in quotes; a problem stays on its line.
+            write!(f, "{}: ", self.key.escape_debug())?;
         }
         write!(f, "{}", self.what)
     }
@@ -242,7 +243,7 @@ pub enum Problem {
     MalformedReference,
     /// No such group.
     #[error(
-        "{reference} names no group of mqtt_topic, which has {groups}; correct it, or add the group"
+        "{} names no group of mqtt_topic, which has {groups}; correct it, or add the group", reference.escape_debug()
     )]
     UnknownGroup {
         /// The reference as written.
