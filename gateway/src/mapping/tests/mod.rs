@@ -4,10 +4,12 @@
 use super::*;
 
 mod checks;
+mod doubts;
 mod edges;
 mod envelopes;
 mod invariants;
 mod model;
+mod reading;
 
 /// The map that the documentation explains.
 const EXAMPLE: &str = r#"
