@@ -112,11 +112,13 @@ fn a_client_understands_every_answer_in_one_segment() {
 
 #[test]
 fn a_head_with_its_payload_after_it_is_a_publish_at_every_length() {
-    // Around each length at which the remaining length takes another byte, with and without a packet id, and 64 MB.
-    let lengths = [
-        0, 1, 120, 121, 122, 123, 124, 125, 16_375, 16_379, 16_381, 2_097_143, 2_097_146,
-        2_097_149, 64_000_000,
-    ];
+    // Around each length at which the remaining length takes another byte: before the payload come 6 bytes with QoS 0 and 8
+    // with QoS 1. And as much as Iggy stores in one record.
+    let last_lengths = [0x7f, 0x3fff, 0x1f_ffff];
+    let around = last_lengths
+        .into_iter()
+        .flat_map(|last| last - 8..=last - 5);
+    let lengths = around.chain([0, 1, 64_000_000]);
     for payload_len in lengths {
         for (qos, dup, retain, packet_id) in [
             (QoS::AtMostOnce, false, false, None),

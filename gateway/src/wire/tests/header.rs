@@ -170,6 +170,12 @@ fn a_remaining_length_of_five_bytes_is_refused_at_its_fourth() {
         refused_connected(&bytes, Violation::RemainingLength, "2.2.3");
         refused_at_last_byte(&[CONNECT, &bytes].concat(), Violation::RemainingLength);
     }
+    // A fifth byte that ends the number does not make it legal.
+    refused_connected(
+        &[0x30, 0x80, 0x80, 0x80, 0x80, 0x00],
+        Violation::RemainingLength,
+        "2.2.3",
+    );
     refused(
         &[0x10, 0x80, 0x80, 0x80, 0x80],
         Violation::RemainingLength,
