@@ -3,15 +3,16 @@
 //! Always holds: each deployment has its own folder, ports, processes and, unless a test wants the shipped topic map, its
 //! own stream, so that tests run beside each other and on a shared server.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use tempfile::TempDir;
 use toml::Value;
 
+use crate::binaries;
 use crate::config::{self, Files, Target};
 use crate::host::{Host, Kind};
 use crate::iggy_server::IggyServer;
-use crate::ports::unique_name;
+use crate::ports::{free_port, unique_name};
 use crate::proxy::Proxy;
 use crate::raw::RawClient;
 use crate::records::{Reader, Record};
@@ -37,6 +38,7 @@ pub struct Builder {
     proxied: bool,
     shipped_map: bool,
     refuse_unmatched: bool,
+    settings_in_files: bool,
     gateway: Vec<(Vec<String>, Value)>,
     removed: Vec<&'static str>,
     variables: Vec<(String, String)>,
@@ -55,6 +57,7 @@ impl Deployment {
             proxied: false,
             shipped_map: false,
             refuse_unmatched: false,
+            settings_in_files: false,
             gateway: Vec::new(),
             removed: Vec::new(),
             variables: Vec::new(),
@@ -155,6 +158,13 @@ impl Builder {
         self
     }
 
+    /// The gateway's addresses and credentials stand in its file and not, as usual, in environment variables, which
+    /// would win over the files of a second gateway in the same host.
+    pub fn settings_in_files(mut self) -> Self {
+        self.settings_in_files = true;
+        self
+    }
+
     /// With another value for a key of the gateway's file.
     pub fn gateway(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.gateway.push((vec![key.to_owned()], value.into()));
@@ -227,17 +237,32 @@ impl Builder {
             let key: Vec<&str> = key.iter().map(String::as_str).collect();
             files.set(config::GATEWAY, &key, value);
         }
+        let iggy = IggyServer::start(folder.path());
+        let proxy = self.proxied.then(|| Proxy::start(iggy.address()));
+        let gateway_iggy = proxy.as_ref().map_or(iggy.address(), Proxy::address);
+        let mqtt = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let mut variables = Vec::new();
+        for (key, value) in [
+            ("listen", mqtt.to_string()),
+            ("iggy_address", gateway_iggy.to_string()),
+            ("iggy_username", binaries::username()),
+            ("iggy_password", binaries::password()),
+        ] {
+            if self.settings_in_files {
+                files.set(config::GATEWAY, &[key], value);
+            } else {
+                variables.push((format!("MQTT_GATEWAY_{}", key.to_uppercase()), value));
+            }
+        }
+        variables.extend(self.variables);
         for file in self.removed {
             files.remove(file);
         }
         change(&files);
-        let iggy = IggyServer::start(folder.path());
         let mut targets = files.constant_targets();
         targets.extend(self.targets);
         iggy.prepare(&targets);
-        let proxy = self.proxied.then(|| Proxy::start(iggy.address()));
-        let gateway_iggy = proxy.as_ref().map_or(iggy.address(), Proxy::address);
-        let host = Host::new(&files, iggy.address(), gateway_iggy, &self.variables);
+        let host = Host::new(&files, iggy.address(), mqtt, variables);
         Deployment {
             host,
             proxy,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -42,23 +43,22 @@ impl Kind {
 #[derive(Debug)]
 pub struct Host {
     variables: BTreeMap<String, String>,
-    config: std::path::PathBuf,
-    working_directory: std::path::PathBuf,
+    config: PathBuf,
+    working_directory: PathBuf,
     api: SocketAddr,
     mqtt: SocketAddr,
     process: Option<Process>,
 }
 
 impl Host {
-    /// Prepares a host for `files`. The runtime's own connection goes to `iggy`, the gateway's to `gateway_iggy`, which
-    /// may be a proxy. `variables` come last and win.
+    /// Prepares a host for `files`, whose runtime connects to `iggy` and whose gateway listens on `mqtt`. `variables` come
+    /// last and win.
     pub fn new(
         files: &Files,
         iggy: SocketAddr,
-        gateway_iggy: SocketAddr,
-        variables: &[(String, String)],
+        mqtt: SocketAddr,
+        variables: impl IntoIterator<Item = (String, String)>,
     ) -> Self {
-        let mqtt = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let api = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let path = |file: &str| files.path(file).display().to_string();
         let mut all: BTreeMap<String, String> = [
@@ -68,18 +68,13 @@ impl Host {
             ("IGGY_CONNECTORS_HTTP_ADDRESS", api.to_string()),
             ("IGGY_CONNECTORS_CONNECTORS_CONFIG_DIR", path("connectors")),
             ("IGGY_CONNECTORS_STATE_PATH", path("state")),
-            ("MQTT_GATEWAY_LISTEN", mqtt.to_string()),
-            ("MQTT_GATEWAY_IGGY_ADDRESS", gateway_iggy.to_string()),
-            ("MQTT_GATEWAY_IGGY_USERNAME", binaries::username()),
-            ("MQTT_GATEWAY_IGGY_PASSWORD", binaries::password()),
-            ("MQTT_GATEWAY_TOPIC_MAP", path(config::TOPIC_MAP)),
             ("RUST_LOG", "info".to_owned()),
             ("NO_COLOR", "1".to_owned()),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-        all.extend(variables.iter().cloned());
+        all.extend(variables);
         Self {
             variables: all,
             config: files.path(config::RUNTIME),

@@ -201,3 +201,41 @@ impl IggyServer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::unique_name;
+
+    #[test]
+    fn what_was_produced_is_read_back_also_after_a_kill() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = IggyServer::start(folder.path());
+        let target = Target::new(&unique_name(), "topic", 3);
+        if server.creates_topics() {
+            server.reader().create(&target).unwrap();
+        } else {
+            server.prepare(std::slice::from_ref(&target));
+        }
+        let reader = server.reader();
+        let details = reader.topic(&target.stream, &target.topic).unwrap();
+        assert_eq!(details.partitions_count, 3);
+        for number in 0..10 {
+            reader.produce(&target.stream, &target.topic, "key", &number.to_string());
+        }
+        let before = reader.records(&target.stream, &target.topic);
+        let payloads: Vec<String> = before.iter().map(|record| record.payload_text()).collect();
+        assert_eq!(payloads, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+        assert_eq!(reader.stream_records(&target.stream), before);
+        assert_eq!(reader.records(&target.stream, "no topic"), []);
+        assert_eq!(reader.records("no stream", "no topic"), []);
+        if server.may_be_killed("a kill in the harness's own test") {
+            server.kill();
+            server.start_again();
+            assert_eq!(
+                server.reader().records(&target.stream, &target.topic),
+                before
+            );
+        }
+    }
+}

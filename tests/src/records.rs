@@ -18,6 +18,7 @@ use iggy::prelude::{
 use tokio::runtime::{Builder, Runtime};
 
 use crate::binaries;
+use crate::config::Target;
 use crate::ports::unique_name;
 use crate::wait;
 
@@ -179,21 +180,31 @@ impl Reader {
         .unwrap_or_else(|error| panic!("cannot produce to {stream}/{topic}: {error}"));
     }
 
-    /// Whether the server lets this SDK create topics as the gateway does.
-    pub(crate) fn can_create_topics(&self) -> bool {
-        let probe = unique_name();
+    /// Makes a stream and a topic in it as the gateway would.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub fn create(&self, target: &Target) -> Result<(), IggyError> {
         self.with(async |client| {
-            client.create_stream(&probe).await?;
+            client.create_stream(&target.stream).await?;
             let options = TopicCreateOptions {
-                partitions_count: Some(1),
+                partitions_count: Some(target.partitions),
                 durability: Durability::Persisted,
                 ..TopicCreateOptions::default()
             };
-            let created = client.create_topic(&name(&probe)?, "probe", &options).await;
-            client.delete_stream(&name(&probe)?).await?;
-            created.map(|_| ())
+            client
+                .create_topic(&name(&target.stream)?, &target.topic, &options)
+                .await
+                .map(|_| ())
         })
-        .is_ok()
+    }
+
+    /// Whether the server lets this SDK create topics as the gateway does.
+    pub(crate) fn can_create_topics(&self) -> bool {
+        let probe = Target::new(&unique_name(), "probe", 1);
+        let created = self.create(&probe);
+        let _ = self.with(async |client| client.delete_stream(&name(&probe.stream)?).await);
+        created.is_ok()
     }
 
     fn with<T>(

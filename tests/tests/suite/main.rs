@@ -1,0 +1,23 @@
+//! The end-to-end suite: what a device, an operator and an Iggy user see.
+//!
+//! Always holds: a test reaches the parts under test over sockets, files and environment variables only, and has its own
+//! deployment. One binary holds all tests, so that it is linked once.
+
+mod acknowledgement;
+mod bad_input;
+mod clients;
+mod connection_life;
+mod documentation;
+mod fan_out;
+mod killed;
+mod outage;
+mod packet_size;
+mod plugin;
+mod refused_connect;
+mod refused_packets;
+mod refused_publish;
+mod refused_subscribe;
+mod roles;
+mod segments;
+mod subscriptions;
+mod topics;

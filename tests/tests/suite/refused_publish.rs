@@ -1,0 +1,113 @@
+//! PUBLISH: what closes the connection, and that nothing of it is stored (MQTT 3.1.1, 3.3 and 1.5.3).
+
+use std::time::Duration;
+
+use e2e::deployment::Deployment;
+use e2e::packet::{self, publish, publish_flags, publish_qos0};
+use e2e::raw::PROMPT;
+use e2e::refusal::{Row, check_connected};
+
+use crate::refused_connect::bad_text;
+
+const TOPIC: &str = "device/1/x";
+
+#[test]
+fn a_publish_that_breaks_a_rule_closes_the_connection_and_is_not_stored() {
+    let deployment = Deployment::start();
+    check_connected(
+        deployment.mqtt(),
+        &[
+            Row::close("QoS 2", publish_flags(0x34, TOPIC, 1, "x")),
+            Row::close("QoS 2 with DUP", publish_flags(0x3C, TOPIC, 1, "x")),
+            Row::close("QoS 3", publish_flags(0x36, TOPIC, 1, "x")),
+            Row::close(
+                "DUP with QoS 0",
+                packet::packet(0x38, &packet::string(TOPIC)),
+            ),
+            Row::close("packet id 0", publish(TOPIC, 0, "x")),
+            Row::close("an empty topic, QoS 0", publish_qos0("", "x")),
+            Row::close("an empty topic, QoS 1", publish("", 1, "x")),
+            Row::close("+ in the topic", publish("device/+/x", 1, "x")),
+            Row::close("# in the topic", publish("device/1/#", 1, "x")),
+            Row::close("+ in the topic, QoS 0", publish_qos0("a+b", "x")),
+            Row::close("no packet id", packet::packet(0x32, &packet::string(TOPIC))),
+            Row::close("no topic", packet::packet(0x30, &[])),
+            Row::close(
+                "a topic longer than the packet",
+                [0x30, 0x03, 0x00, 0x09, b'x'],
+            ),
+            Row::close("half a packet id", {
+                let mut body = packet::string(TOPIC);
+                body.push(0);
+                packet::packet(0x32, &body)
+            }),
+        ],
+    );
+    assert_eq!(deployment.stored(), []);
+}
+
+#[test]
+fn b57_a_topic_that_is_not_utf8_or_holds_u_0000_closes_the_connection_and_is_not_stored() {
+    let deployment = Deployment::start();
+    let mut rows = Vec::new();
+    for (what, bytes) in bad_text() {
+        let topic = [b"device/1/".as_slice(), bytes, b"x"].concat();
+        rows.push(Row::close(what, publish(&topic, 1, "x")));
+        rows.push(Row::close(what, publish_qos0(&topic, "x")));
+    }
+    check_connected(deployment.mqtt(), &rows);
+    assert_eq!(deployment.stored(), []);
+}
+
+#[test]
+fn a_qos_1_publish_that_no_rule_maps_closes_the_connection_and_a_qos_0_one_is_dropped() {
+    let deployment = Deployment::builder().refuse_unmatched().start();
+    let mut client = deployment.client("qos0");
+    client.send(&publish_qos0("unmapped/topic", "x"));
+    client.ping();
+    client.publish(TOPIC, 1, "stored");
+
+    let mut client = deployment.client("qos1");
+    client.send(&publish("unmapped/topic", 1, "x"));
+    client.expect_closed(PROMPT);
+    let stored = deployment.stored();
+    assert_eq!(stored.len(), 1);
+    assert_eq!(stored[0].payload_text(), "stored");
+}
+
+#[test]
+fn a_topic_of_the_server_is_stored_nowhere_by_a_rule_that_does_not_name_it() {
+    let deployment = Deployment::start();
+    let mut client = deployment.client("client");
+    client.send(&publish_qos0("$SYS/x", "x"));
+    client.ping();
+    client.publish(TOPIC, 1, "stored");
+    let stored = deployment.stored();
+    assert_eq!(stored.len(), 1);
+    assert_eq!(stored[0].payload_text(), "stored");
+}
+
+#[test]
+fn an_id_in_flight_that_comes_again_is_one_message_if_it_says_the_same_and_an_error_if_not() {
+    let deployment = Deployment::builder().proxied().start();
+    let mut client = deployment.client("client");
+    client.publish(TOPIC, 1, "first");
+    deployment.proxy().hold_replies();
+    client.send(&publish(TOPIC, 7, "same"));
+    client.send(&publish_flags(0x3A, TOPIC, 7, "same"));
+    client.expect_silence(Duration::from_millis(500));
+    deployment.proxy().release();
+    client.expect(&packet::puback(7));
+    client.ping();
+    let same: Vec<_> = deployment
+        .device_records()
+        .into_iter()
+        .filter(|record| record.payload_text() == "same")
+        .collect();
+    assert_eq!(same.len(), 1);
+
+    deployment.proxy().hold_replies();
+    client.send(&publish(TOPIC, 8, "one"));
+    client.send(&publish(TOPIC, 8, "another"));
+    client.expect_closed(PROMPT);
+}
