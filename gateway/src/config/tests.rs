@@ -1,5 +1,5 @@
-//! What an operator can rely on: where values come from and which one counts. Reports, documents and random input
-//! have their own files.
+//! What an operator can rely on: where values come from and which one counts. Passwords, reports, documents
+//! and random input have their own files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,10 @@ use tempfile::TempDir;
 use super::{Config, ConfigError, Limits};
 
 mod documents;
+mod passwords;
 mod random;
 mod reports;
+mod unusable_sources;
 
 const PASSWORD: (&str, &str) = ("MQTT_GATEWAY_IGGY_PASSWORD", "from-the-environment");
 
@@ -54,6 +56,24 @@ impl GatewayFile {
     fn load(&self) -> Result<Config, ConfigError> {
         load(self.plugin_config(), &[])
     }
+}
+
+/// The lines of the report, with the file's path cut to its name.
+fn lines(file: &GatewayFile, result: Result<Config, ConfigError>) -> Vec<String> {
+    let folder = format!("{}/", file.folder.path().display());
+    result
+        .unwrap_err()
+        .to_string()
+        .replace(&folder, "")
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+fn line(plugin_config: Value) -> String {
+    let error = inline(plugin_config).unwrap_err();
+    assert_eq!(error.problems.len(), 1, "{error}");
+    error.to_string()
 }
 
 #[test]
@@ -224,12 +244,6 @@ fn what_the_runtime_turned_into_a_number_or_a_truth_value_is_a_text_again() {
 }
 
 #[test]
-fn a_number_like_password_in_a_variable_keeps_every_character() {
-    let config = load(json!({}), &[("MQTT_GATEWAY_IGGY_PASSWORD", "007.0e1 ")]).unwrap();
-    assert_eq!(config.iggy.password.expose(), "007.0e1 ");
-}
-
-#[test]
 fn listen_takes_one_address_or_a_list() {
     let two = [
         "127.0.0.1:1883".parse().unwrap(),
@@ -296,39 +310,6 @@ fn times_have_a_unit_and_may_be_zero_where_that_means_something() {
 }
 
 #[test]
-fn the_end_of_the_line_in_a_password_file_is_not_part_of_the_password() {
-    for (text, password) in [
-        ("pw", "pw"),
-        ("pw\n", "pw"),
-        ("pw\r\n", "pw"),
-        (" p w \n", " p w "),
-    ] {
-        let file = GatewayFile::new("iggy_password_file = 'secret'\n");
-        file.beside("secret", text);
-        assert_eq!(file.load().unwrap().iggy.password.expose(), password);
-    }
-}
-
-#[test]
-fn a_stronger_source_replaces_the_password_of_a_weaker_one_whichever_key_it_uses() {
-    let file = GatewayFile::new("iggy_password_file = 'does-not-exist'\n");
-    let config = load(
-        file.plugin_config(),
-        &[("MQTT_GATEWAY_IGGY_PASSWORD", "pw")],
-    )
-    .unwrap();
-    assert_eq!(config.iggy.password.expose(), "pw");
-
-    let file = GatewayFile::new("iggy_password = 'weak'\n");
-    let secret = file.beside("secret", "strong");
-    let plugin_config = json!({ "config": file.path(), "iggy_password_file": secret });
-    assert_eq!(
-        load(plugin_config, &[]).unwrap().iggy.password.expose(),
-        "strong"
-    );
-}
-
-#[test]
 fn the_variables_of_a_kubernetes_service_called_mqtt_gateway_are_not_ours() {
     let environment = [
         PASSWORD,
@@ -361,17 +342,6 @@ fn differing_keys_are_named_without_their_values() {
     assert_eq!(plain.differing_keys(&other), keys);
     assert_eq!(other.differing_keys(&plain), keys);
     assert_ne!(plain, other);
-}
-
-#[test]
-fn the_password_is_not_shown() {
-    let config = load(json!({}), &[("MQTT_GATEWAY_IGGY_PASSWORD", "hunter2")]).unwrap();
-    let shown = format!(
-        "{config:?} {:?} {}",
-        config.iggy.password, config.iggy.password
-    );
-    assert!(!shown.contains("hunter2"), "{shown}");
-    assert!(shown.contains("[redacted]"));
 }
 
 #[test]
