@@ -225,12 +225,11 @@ fn parse(text: &str) -> Result<(Ast, Hir, bool), (Range<usize>, Problem)> {
 /// Why no topic can match, as far as that is easily seen.
 fn hopeless(hir: &Hir) -> Option<Problem> {
     let properties = hir.properties();
-    let minimum = properties.minimum_len();
     if demands_forbidden(hir) {
         Some(Problem::DemandsForbidden)
-    } else if minimum.is_none() || properties.maximum_len() == Some(0) {
+    } else if properties.minimum_len().is_none() || properties.maximum_len() == Some(0) {
         Some(Problem::MatchesNothing)
-    } else if minimum > Some(0) && properties.look_set_prefix().contains(Look::End) {
+    } else if properties.look_set_prefix().contains(Look::End) {
         Some(Problem::LeadingEndAnchor)
     } else {
         None

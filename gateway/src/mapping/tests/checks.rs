@@ -30,8 +30,11 @@ fn c2_a_pattern_that_is_no_regular_expression_is_refused_where_it_goes_wrong() {
 
 #[test]
 fn c2_a_pattern_that_would_take_too_much_memory_is_refused() {
-    let text = rule(r"\w{500}{500}", "s");
-    assert!(matches!(problem(&text).0, Problem::PatternTooLarge { .. }));
+    for pattern in [r"\w{500}{500}", r"\w{60}"] {
+        let expected = Problem::PatternTooLarge { limit: 1 << 20 };
+        assert_eq!(problem(&rule(pattern, "s")).0, expected, "{pattern}");
+    }
+    assert!(takes(r"\w{3,20}", "room_42"));
     let deep = format!("{}a{}", "(".repeat(200), ")".repeat(200));
     let text = rule(&deep, "s");
     assert!(matches!(problem(&text).0, Problem::BadPattern(_)));
@@ -46,7 +49,7 @@ fn c2_a_pattern_that_no_topic_can_match_is_refused() {
     for pattern in ["sensors/#", "#", r"a/\+/b", r"\x00", "(a#|b#)c"] {
         assert_eq!(why(pattern), Problem::DemandsForbidden, "{pattern}");
     }
-    for pattern in ["$SYS/.*", "^$a", "($a)"] {
+    for pattern in ["$SYS/.*", "^$a", "($a)", "$.*", "^$a?"] {
         assert_eq!(why(pattern), Problem::LeadingEndAnchor, "{pattern}");
     }
     for (pattern, name) in [

@@ -150,6 +150,7 @@ fn a_dollar_topic_is_only_for_a_rule_that_begins_with_a_literal_dollar() {
         r"[^/]+/.*",
         r"\$?.*",
         r"(?:\$|a).*",
+        r"(?:\$SYS|a).*",
         r"(?:\$SYS)?.*",
         r"\W.*",
     ] {
@@ -173,7 +174,7 @@ fn a_dollar_topic_is_only_for_a_rule_that_begins_with_a_literal_dollar() {
         assert!(takes(pattern, "$SYS/a"), "{pattern}");
     }
     assert!(!takes(r"\$SYS/.*", "SYS/a"));
-    assert!(takes(r"(?:\$|a).*", "a/b"));
+    assert!(takes(r"(?:\$SYS|a).*", "a/b"));
     assert_eq!(resolved(&compile(DEFAULTS), "$"), "dollar_topic");
     assert_eq!(
         resolved(&compile("on_unmatched = 'refuse'"), "$a"),

@@ -4,6 +4,7 @@
 use super::*;
 
 mod checks;
+mod documents;
 mod doubts;
 mod edges;
 mod envelopes;
