@@ -1,0 +1,313 @@
+//! The log in Apache Iggy, over the crate `iggy` (the only place that names it).
+//!
+//! What always holds: an append returns `Ok` only after the server confirmed it; a request whose outcome is unknown ends in a
+//! transient error and its connection is not used again; no request waits for a server that is known to be away; polls and
+//! commits have connections of their own, so appends cannot starve them, nor they the appends.
+//!
+//! How the work is split: `pool` lends connections and rebuilds them, `connection` makes one, `records` and `topics` translate,
+//! `errors` judges what went wrong.
+
+mod connection;
+mod errors;
+mod pool;
+mod records;
+#[cfg(test)]
+mod tests;
+mod topics;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::iggy::prelude::{
+    Consumer, ConsumerOffsetClient, Identifier, IggyError, MessageClient, Partitioning,
+    PollingStrategy, StreamClient, SystemClient, TcpClient, TopicClient,
+};
+use async_trait::async_trait;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::{Log, LogError, Polled, Record, Target, TopicInfo, TopicSpec, Triple};
+use connection::Dialer;
+use errors::{Class, class};
+use pool::Pool;
+
+/// Where Iggy is and how it is used.
+#[derive(Clone)]
+pub struct IggyLogConfig {
+    /// `host:port` of the server's TCP listener; the host may be a name.
+    pub address: String,
+    /// The user to log in as.
+    pub username: String,
+    /// The user's password. Not shown by `Debug`.
+    pub password: String,
+    /// Connections for appends and administration, and as many again for polls and commits. At least 1.
+    pub connections: usize,
+    /// How long one answer may take, and how long a request may wait for a connection.
+    pub request_timeout: Duration,
+}
+
+impl IggyLogConfig {
+    /// The default of `request_timeout`.
+    pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+}
+
+impl fmt::Debug for IggyLogConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IggyLogConfig")
+            .field("address", &self.address)
+            .field("username", &self.username)
+            .field("connections", &self.connections)
+            .field("request_timeout", &self.request_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The log in Apache Iggy. Its connections end when it is closed or dropped.
+pub struct IggyLog {
+    dialer: Arc<Dialer>,
+    /// For appends and administration.
+    writers: Pool<Dialer>,
+    /// For polls and committed offsets.
+    readers: Pool<Dialer>,
+    request_timeout: Duration,
+}
+
+impl IggyLog {
+    /// A client that connects when it is first used. Does no I/O.
+    pub fn new(config: IggyLogConfig) -> Self {
+        let IggyLogConfig {
+            address,
+            username,
+            password,
+            connections,
+            request_timeout,
+        } = config;
+        let dialer = Arc::new(Dialer::new(address, username, password));
+        let back = Arc::new(Notify::new());
+        let pool = || Pool::new(dialer.clone(), connections, request_timeout, back.clone());
+        Self {
+            writers: pool(),
+            readers: pool(),
+            dialer,
+            request_timeout,
+        }
+    }
+
+    /// Waits until the first connection is made and logged in, or until the first attempt has failed. Goes on trying either
+    /// way, until the client is dropped.
+    ///
+    /// # Errors
+    /// [`LogError::BadCredentials`], [`LogError::Unreachable`], or [`LogError::Refused`] if the server speaks another version
+    /// of the protocol.
+    pub async fn connect(&self) -> Result<(), LogError> {
+        self.writers.connect().await
+    }
+
+    /// Makes a request on one of the pool's connections and decides what becomes of the connection.
+    ///
+    /// # Errors
+    /// The outer error: nothing was sent, or no answer came. The inner error: the SDK's or the server's answer.
+    async fn ask<T, R>(
+        &self,
+        pool: &Pool<Dialer>,
+        request: impl FnOnce(Arc<TcpClient>) -> R + Send,
+    ) -> Result<Result<T, IggyError>, LogError>
+    where
+        R: Future<Output = Result<T, IggyError>> + Send,
+    {
+        let lease = pool.lease().await?;
+        let Ok(answer) = timeout(self.request_timeout, request(lease.connection())).await else {
+            // The exchange goes on in a task of the SDK and may still be done.
+            drop(lease);
+            return Err(LogError::Timeout(self.request_timeout));
+        };
+        match &answer {
+            Err(error) if class(error) == Class::Broken => lease.broken(),
+            _ => lease.give_back(),
+        }
+        Ok(answer)
+    }
+
+    fn explain<'a, T: fmt::Display>(&'a self, about: &'a T) -> impl Fn(IggyError) -> LogError + 'a {
+        move |error| self.dialer.explain(&error, &about.to_string())
+    }
+
+    fn identifiers(&self, target: &Target) -> Result<(Identifier, Identifier), LogError> {
+        let named = |name: &str| Identifier::named(name).map_err(self.explain(target));
+        Ok((
+            named(target.stream.as_str())?,
+            named(target.topic.as_str())?,
+        ))
+    }
+
+    async fn read(
+        &self,
+        triple: &Triple,
+        strategy: PollingStrategy,
+        max: u32,
+    ) -> Result<Polled, LogError> {
+        let (stream, topic) = self.identifiers(&triple.target)?;
+        let partition = Some(triple.partition);
+        // Any consumer will do: without a commit the server keeps nothing of it.
+        let consumer = Consumer::default();
+        let poll = |client: Arc<TcpClient>| async move {
+            client
+                .poll_messages(&stream, &topic, partition, &consumer, &strategy, max, false)
+                .await
+        };
+        let polled = self
+            .ask(&self.readers, poll)
+            .await?
+            .map_err(self.explain(triple))?;
+        let records = polled.messages.into_iter().map(records::decode).collect();
+        Ok(Polled {
+            records,
+            newest_offset: polled.current_offset,
+        })
+    }
+
+    async fn create_stream(&self, target: &Target, stream: Identifier) -> Result<(), LogError> {
+        let get = |client: Arc<TcpClient>| async move { client.get_stream(&stream).await };
+        match self.ask(&self.writers, get).await? {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => {}
+            Err(error) if class(&error) == Class::Missing => {}
+            Err(error) => return Err(self.explain(&target.stream)(error)),
+        }
+        let name = target.stream.clone();
+        let create =
+            |client: Arc<TcpClient>| async move { client.create_stream(name.as_str()).await };
+        match self.ask(&self.writers, create).await? {
+            Ok(_) | Err(IggyError::StreamNameAlreadyExists(_)) => Ok(()),
+            Err(error) => Err(self.explain(&target.stream)(error)),
+        }
+    }
+}
+
+impl fmt::Debug for IggyLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IggyLog")
+            .field("dialer", &self.dialer)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Log for IggyLog {
+    async fn ping(&self) -> Result<(), LogError> {
+        let ping = |client: Arc<TcpClient>| async move { client.ping().await };
+        self.ask(&self.writers, ping)
+            .await?
+            .map_err(self.explain(&"ping"))
+    }
+
+    async fn topic(&self, target: &Target) -> Result<Option<TopicInfo>, LogError> {
+        let (stream, topic) = self.identifiers(target)?;
+        let get = |client: Arc<TcpClient>| async move { client.get_topic(&stream, &topic).await };
+        match self.ask(&self.writers, get).await? {
+            Ok(details) => Ok(details.as_ref().map(topics::info)),
+            Err(error) if class(&error) == Class::Missing => Ok(None),
+            Err(error) => Err(self.explain(target)(error)),
+        }
+    }
+
+    async fn create(&self, target: &Target, spec: &TopicSpec) -> Result<TopicInfo, LogError> {
+        let options = topics::create_options(spec)?;
+        if let Some(info) = self.topic(target).await? {
+            return Ok(info);
+        }
+        let (stream, _) = self.identifiers(target)?;
+        self.create_stream(target, stream.clone()).await?;
+        let name = target.topic.clone();
+        let create = |client: Arc<TcpClient>| async move {
+            client.create_topic(&stream, name.as_str(), &options).await
+        };
+        match self.ask(&self.writers, create).await? {
+            Ok(details) => Ok(topics::info(&details)),
+            Err(IggyError::TopicNameAlreadyExists(..)) => self
+                .topic(target)
+                .await?
+                .ok_or_else(|| LogError::NoSuchTarget(target.to_string())),
+            Err(error) => Err(topics::explain_creation(&error, target)
+                .unwrap_or_else(|| self.explain(target)(error))),
+        }
+    }
+
+    async fn append(&self, triple: &Triple, records: &[Record]) -> Result<(), LogError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut messages = records::encode(records)?;
+        let (stream, topic) = self.identifiers(&triple.target)?;
+        let partitioning = Partitioning::partition_id(triple.partition);
+        let send = |client: Arc<TcpClient>| async move {
+            client
+                .send_messages(&stream, &topic, &partitioning, &mut messages)
+                .await
+        };
+        self.ask(&self.writers, send)
+            .await?
+            .map(drop)
+            .map_err(self.explain(triple))
+    }
+
+    async fn poll(&self, triple: &Triple, from: u64, max: u32) -> Result<Polled, LogError> {
+        let mut polled = self
+            .read(triple, PollingStrategy::offset(from), max.max(1))
+            .await?;
+        polled.records.retain(|record| record.offset >= from);
+        polled.records.truncate(max as usize);
+        Ok(polled)
+    }
+
+    async fn end(&self, triple: &Triple) -> Result<u64, LogError> {
+        let polled = self.read(triple, PollingStrategy::last(), 1).await?;
+        // An empty partition answers with the newest offset 0, as one does that has a single record. If retention has removed
+        // everything, the newest offset stays, so anything above 0 was given to a record once.
+        let newest = polled
+            .records
+            .last()
+            .map(|record| record.offset)
+            .max((polled.newest_offset > 0).then_some(polled.newest_offset));
+        Ok(newest.map_or(0, |offset| offset + 1))
+    }
+
+    async fn committed(&self, triple: &Triple, consumer: &str) -> Result<Option<u64>, LogError> {
+        let (stream, topic) = self.identifiers(&triple.target)?;
+        let partition = Some(triple.partition);
+        let consumer = Consumer::new(Identifier::named(consumer).map_err(self.explain(triple))?);
+        let get = |client: Arc<TcpClient>| async move {
+            client
+                .get_consumer_offset(&consumer, &stream, &topic, partition)
+                .await
+        };
+        match self.ask(&self.readers, get).await? {
+            Ok(offset) => Ok(offset.map(|offset| offset.stored_offset)),
+            Err(IggyError::ConsumerOffsetNotFound(_) | IggyError::NotResolvedConsumer(_)) => {
+                Ok(None)
+            }
+            Err(error) => Err(self.explain(triple)(error)),
+        }
+    }
+
+    async fn commit(&self, triple: &Triple, consumer: &str, offset: u64) -> Result<(), LogError> {
+        let (stream, topic) = self.identifiers(&triple.target)?;
+        let partition = Some(triple.partition);
+        let consumer = Consumer::new(Identifier::named(consumer).map_err(self.explain(triple))?);
+        let store = |client: Arc<TcpClient>| async move {
+            client
+                .store_consumer_offset(&consumer, &stream, &topic, partition, offset)
+                .await
+        };
+        self.ask(&self.readers, store)
+            .await?
+            .map_err(self.explain(triple))
+    }
+
+    async fn close(&self) {
+        self.writers.close();
+        self.readers.close();
+    }
+}

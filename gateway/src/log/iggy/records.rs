@@ -1,0 +1,451 @@
+//! Records as Iggy messages and back.
+//!
+//! What always holds: order and ids are kept; what Iggy would refuse is refused before it is sent, with a reason; a message
+//! that another producer wrote in any shape is decoded without an error and without copying its payload or its texts.
+//!
+//! User headers are a sequence of entries (Iggy 0.9): key kind (1 byte), key length (4 bytes, little-endian), key, value kind,
+//! value length, value; kinds are `HeaderKind` codes, both lengths are 1 to 255, and the entries are sorted by key.
+
+use ::iggy::prelude::{
+    HeaderKind, IggyMessage, IggyMessageHeader, IggyTimestamp, MAX_PAYLOAD_SIZE,
+    MAX_USER_HEADERS_SIZE,
+};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytestring::ByteString;
+
+use crate::log::{HeaderValue, Headers, LogError, MAX_HEADER_VALUE_BYTES, Record, StoredRecord};
+
+/// The largest request that a server accepts by default (`message_bus.max_message_size`), in bytes. It closes the connection
+/// on a larger one, which would look like an outage.
+const MAX_REQUEST_BYTES: usize = 64 * 1024 * 1024;
+/// An upper bound of what a request has besides its messages: two headers of 256 bytes, and the names of stream and topic.
+const REQUEST_FRAME_BYTES: usize = 2 * 256 + 2 * 258 + 64;
+/// What a message has besides payload and user headers.
+const MESSAGE_FRAME_BYTES: usize = 48;
+/// Kind and length before each key and each value.
+const FIELD_FRAME_BYTES: usize = 1 + 4;
+
+/// The messages for `records`, all or none.
+pub(super) fn encode(records: &[Record]) -> Result<Vec<IggyMessage>, LogError> {
+    let mut headers_bytes = 0;
+    let mut request_bytes = REQUEST_FRAME_BYTES;
+    for record in records {
+        let bytes = check(record)?;
+        headers_bytes += bytes;
+        request_bytes += MESSAGE_FRAME_BYTES + record.payload.len() + bytes;
+    }
+    if request_bytes > MAX_REQUEST_BYTES {
+        let count = records.len();
+        return Err(LogError::TooLarge(format!(
+            "{count} records make a request of {request_bytes} bytes; at most {MAX_REQUEST_BYTES} fit"
+        )));
+    }
+    let origin_timestamp = IggyTimestamp::now().as_micros();
+    // One allocation holds the user headers of the whole batch.
+    let mut buffer = BytesMut::with_capacity(headers_bytes);
+    Ok(records
+        .iter()
+        .map(|record| message(record, origin_timestamp, &mut buffer))
+        .collect())
+}
+
+fn message(record: &Record, origin_timestamp: u64, buffer: &mut BytesMut) -> IggyMessage {
+    encode_headers(&record.headers, buffer);
+    let user_headers = buffer.split().freeze();
+    let header = IggyMessageHeader {
+        id: record.id,
+        origin_timestamp,
+        user_headers_length: length(user_headers.len()),
+        payload_length: length(record.payload.len()),
+        ..IggyMessageHeader::default()
+    };
+    let user_headers = (!user_headers.is_empty()).then_some(user_headers);
+    IggyMessage {
+        header,
+        payload: record.payload.clone(),
+        user_headers,
+    }
+}
+
+/// Says how many bytes the record's headers take.
+fn check(record: &Record) -> Result<usize, LogError> {
+    if record.id == 0 {
+        return Err(LogError::Refused(
+            "a record has the id 0, which Iggy replaces by one of its own".into(),
+        ));
+    }
+    if record.payload.is_empty() {
+        return Err(LogError::Refused(
+            "a record has no payload, and Iggy stores none that is empty".into(),
+        ));
+    }
+    if record.payload.len() > MAX_PAYLOAD_SIZE as usize {
+        return Err(LogError::TooLarge(format!(
+            "a payload has {} bytes; at most {MAX_PAYLOAD_SIZE} fit",
+            record.payload.len()
+        )));
+    }
+    let mut total = 0;
+    for (key, value) in record.headers.iter() {
+        let value_bytes = value_length(value);
+        for (what, bytes) in [("key", key.len()), ("value", value_bytes)] {
+            if bytes == 0 {
+                return Err(LogError::Refused(format!(
+                    "the {what} of the header {key:?} is empty"
+                )));
+            }
+            if bytes > MAX_HEADER_VALUE_BYTES {
+                return Err(LogError::TooLarge(format!(
+                    "the {what} of the header {key:?} has {bytes} bytes; at most {MAX_HEADER_VALUE_BYTES} fit"
+                )));
+            }
+        }
+        total += 2 * FIELD_FRAME_BYTES + key.len() + value_bytes;
+    }
+    if total > MAX_USER_HEADERS_SIZE as usize {
+        return Err(LogError::TooLarge(format!(
+            "the headers of a record have {total} bytes; at most {MAX_USER_HEADERS_SIZE} fit"
+        )));
+    }
+    Ok(total)
+}
+
+fn value_length(value: &HeaderValue) -> usize {
+    match value {
+        HeaderValue::Text(text) => text.len(),
+        HeaderValue::U8(_) | HeaderValue::Bool(_) => 1,
+        HeaderValue::U16(_) => 2,
+        HeaderValue::Other(bytes) => bytes.len(),
+    }
+}
+
+fn encode_headers(headers: &Headers, buffer: &mut BytesMut) {
+    for (key, value) in headers.iter() {
+        encode_field(HeaderKind::String, key.as_bytes(), buffer);
+        match value {
+            HeaderValue::Text(text) => encode_field(HeaderKind::String, text.as_bytes(), buffer),
+            HeaderValue::U8(number) => encode_field(HeaderKind::Uint8, &[*number], buffer),
+            HeaderValue::U16(number) => {
+                encode_field(HeaderKind::Uint16, &number.to_le_bytes(), buffer)
+            }
+            HeaderValue::Bool(truth) => encode_field(HeaderKind::Bool, &[u8::from(*truth)], buffer),
+            HeaderValue::Other(bytes) => encode_field(HeaderKind::Raw, bytes, buffer),
+        }
+    }
+}
+
+fn encode_field(kind: HeaderKind, bytes: &[u8], buffer: &mut BytesMut) {
+    buffer.put_u8(kind.as_code());
+    buffer.put_u32_le(length(bytes.len()));
+    buffer.put_slice(bytes);
+}
+
+/// A length that was checked to be far below `u32::MAX`.
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// A polled message as a record. Payload and texts share the memory of the reply.
+pub(super) fn decode(message: IggyMessage) -> StoredRecord {
+    let IggyMessage {
+        header,
+        payload,
+        user_headers,
+    } = message;
+    StoredRecord {
+        offset: header.offset,
+        id: header.id,
+        timestamp_micros: header.timestamp,
+        headers: user_headers.map(decode_headers).unwrap_or_default(),
+        payload,
+    }
+}
+
+/// Nothing if the bytes are not a sequence of entries. A key that is not text is left out: nobody could ask for it.
+fn decode_headers(mut bytes: Bytes) -> Headers {
+    let mut entries = Vec::new();
+    while bytes.has_remaining() {
+        let (Some((key_kind, key)), Some((value_kind, value))) =
+            (decode_field(&mut bytes), decode_field(&mut bytes))
+        else {
+            return Headers::default();
+        };
+        if key_kind == HeaderKind::String.as_code()
+            && let Ok(key) = ByteString::try_from(key)
+        {
+            entries.push((key, decode_value(value_kind, value)));
+        }
+    }
+    // Sorting once keeps a record with very many headers cheap. Of equal keys the last counts.
+    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    entries.reverse();
+    entries.dedup_by(|(a, _), (b, _)| a == b);
+    entries.reverse();
+    Headers(entries)
+}
+
+fn decode_field(bytes: &mut Bytes) -> Option<(u8, Bytes)> {
+    if bytes.remaining() < FIELD_FRAME_BYTES {
+        return None;
+    }
+    let kind = bytes.get_u8();
+    let length = bytes.get_u32_le() as usize;
+    (bytes.remaining() >= length).then(|| (kind, bytes.split_to(length)))
+}
+
+fn decode_value(kind: u8, bytes: Bytes) -> HeaderValue {
+    match (HeaderKind::from_code(kind), &bytes[..]) {
+        (Ok(HeaderKind::String), _) => {
+            ByteString::try_from(bytes.clone()).map_or(HeaderValue::Other(bytes), HeaderValue::Text)
+        }
+        (Ok(HeaderKind::Uint8), [number]) => HeaderValue::U8(*number),
+        (Ok(HeaderKind::Uint16), [low, high]) => {
+            HeaderValue::U16(u16::from_le_bytes([*low, *high]))
+        }
+        (Ok(HeaderKind::Bool), [0]) => HeaderValue::Bool(false),
+        (Ok(HeaderKind::Bool), [1]) => HeaderValue::Bool(true),
+        _ => HeaderValue::Other(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::str::FromStr;
+
+    use ::iggy::prelude as sdk;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::log::MAX_PAYLOAD_BYTES;
+
+    fn record(headers: &[(&str, HeaderValue)]) -> Record {
+        let mut all = Headers::default();
+        for (key, value) in headers {
+            all.insert(ByteString::from(*key), value.clone());
+        }
+        Record {
+            id: 7,
+            headers: all,
+            payload: Bytes::from_static(b"21.5"),
+        }
+    }
+
+    fn text(value: &str) -> HeaderValue {
+        HeaderValue::Text(ByteString::from(value))
+    }
+
+    /// The SDK's own encoding of the same headers.
+    fn by_sdk(headers: &Headers) -> Option<Bytes> {
+        let headers = headers.iter().map(|(key, value)| {
+            let value = match value {
+                HeaderValue::Text(text) => sdk::HeaderValue::from_str(text).unwrap(),
+                HeaderValue::U8(number) => sdk::HeaderValue::from(*number),
+                HeaderValue::U16(number) => sdk::HeaderValue::from(*number),
+                HeaderValue::Bool(truth) => sdk::HeaderValue::from(*truth),
+                HeaderValue::Other(bytes) => sdk::HeaderValue::try_from(&bytes[..]).unwrap(),
+            };
+            (sdk::HeaderKey::from_str(key).unwrap(), value)
+        });
+        let headers: BTreeMap<_, _> = headers.collect();
+        let message = IggyMessage::builder().payload(Bytes::from_static(b"x"));
+        if headers.is_empty() {
+            message.build()
+        } else {
+            message.user_headers(headers).build()
+        }
+        .unwrap()
+        .user_headers
+    }
+
+    #[test]
+    fn headers_are_encoded_as_the_sdk_encodes_them() {
+        let headers = [
+            ("mqtt.topic", text("plant/7/température")),
+            ("mqtt.qos", HeaderValue::U8(1)),
+            ("mqtt.packet", HeaderValue::U16(0x1234)),
+            ("mqtt.dup", HeaderValue::Bool(true)),
+            ("mqtt.retain", HeaderValue::Bool(false)),
+            ("raw", HeaderValue::Other(Bytes::from_static(&[0, 255]))),
+        ];
+        let record = record(&headers);
+        let messages = encode(std::slice::from_ref(&record)).unwrap();
+        assert_eq!(messages[0].user_headers, by_sdk(&record.headers));
+        assert_eq!(
+            messages[0].header.user_headers_length as usize,
+            messages[0].user_headers.as_ref().unwrap().len()
+        );
+        assert_eq!(
+            decode(messages.into_iter().next().unwrap()).headers,
+            record.headers
+        );
+    }
+
+    #[test]
+    fn a_batch_keeps_order_ids_payloads_and_each_records_own_headers() {
+        let records: Vec<_> = (1..=100)
+            .map(|id| Record {
+                id,
+                payload: Bytes::from(vec![1; id as usize]),
+                ..record(&[("n", HeaderValue::U8(id as u8))])
+            })
+            .collect();
+        let messages = encode(&records).unwrap();
+        for (message, record) in messages.into_iter().zip(&records) {
+            assert_eq!(message.header.payload_length as usize, record.payload.len());
+            assert_eq!(
+                message.payload.as_ptr(),
+                record.payload.as_ptr(),
+                "the payload was copied"
+            );
+            let stored = decode(message);
+            assert_eq!(
+                (stored.id, &stored.headers, &stored.payload),
+                (record.id, &record.headers, &record.payload)
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_without_headers_has_none() {
+        let messages = encode(&[record(&[])]).unwrap();
+        assert_eq!(messages[0].user_headers, None);
+        assert_eq!(by_sdk(&Headers::default()), None);
+    }
+
+    #[test]
+    fn what_iggy_would_refuse_is_not_sent() {
+        let long = "x".repeat(256);
+        let too_large = |record| matches!(encode(&[record]), Err(LogError::TooLarge(_)));
+        let refused = |record| matches!(encode(&[record]), Err(LogError::Refused(_)));
+        assert!(too_large(Record {
+            payload: Bytes::from(vec![0; MAX_PAYLOAD_BYTES + 1]),
+            ..record(&[])
+        }));
+        assert!(too_large(record(&[("k", text(&long))])));
+        assert!(too_large(record(&[(&long, text("v"))])));
+        assert!(refused(Record {
+            payload: Bytes::new(),
+            ..record(&[])
+        }));
+        assert!(refused(Record {
+            id: 0,
+            ..record(&[])
+        }));
+        assert!(refused(record(&[("k", text(""))])));
+        assert!(
+            encode(&[Record {
+                payload: Bytes::from(vec![0; MAX_PAYLOAD_BYTES]),
+                ..record(&[("k", text(&long[1..]))])
+            }])
+            .is_ok()
+        );
+        let mut many = record(&[]);
+        for n in 0..400 {
+            many.headers
+                .insert(ByteString::from(format!("{n:03}")), text(&long[1..]));
+        }
+        assert!(too_large(many));
+    }
+
+    #[test]
+    fn a_batch_over_the_servers_request_limit_is_not_sent() {
+        let half = Record {
+            payload: Bytes::from(vec![0; MAX_REQUEST_BYTES / 2]),
+            ..record(&[])
+        };
+        assert!(encode(std::slice::from_ref(&half)).is_ok());
+        assert!(matches!(
+            encode(&[half.clone(), half]),
+            Err(LogError::TooLarge(_))
+        ));
+    }
+
+    fn decoded(bytes: &[u8]) -> Headers {
+        decode_headers(Bytes::copy_from_slice(bytes))
+    }
+
+    fn entry(key_kind: HeaderKind, key: &[u8], value_kind: u8, value: &[u8]) -> Vec<u8> {
+        let mut buffer = BytesMut::new();
+        encode_field(key_kind, key, &mut buffer);
+        encode_field(HeaderKind::Raw, value, &mut buffer);
+        buffer[FIELD_FRAME_BYTES + key.len()] = value_kind;
+        buffer.to_vec()
+    }
+
+    #[test]
+    fn headers_of_other_producers_are_decoded_as_far_as_they_can_be() {
+        let other = |bytes: &[u8]| Some(HeaderValue::Other(Bytes::copy_from_slice(bytes)));
+        let of = |kind: u8, value: &[u8]| {
+            decoded(&entry(HeaderKind::String, b"k", kind, value))
+                .get("k")
+                .cloned()
+        };
+        assert_eq!(of(HeaderKind::String.as_code(), b"v"), Some(text("v")));
+        assert_eq!(of(HeaderKind::String.as_code(), b"\xff"), other(b"\xff"));
+        assert_eq!(of(HeaderKind::Uint8.as_code(), &[1, 2]), other(&[1, 2]));
+        assert_eq!(of(HeaderKind::Bool.as_code(), &[2]), other(&[2]));
+        assert_eq!(of(HeaderKind::Int64.as_code(), &[1; 8]), other(&[1; 8]));
+        assert_eq!(of(200, b"future"), other(b"future"));
+        assert!(decoded(&entry(HeaderKind::Int8, &[1], 2, b"v")).is_empty());
+        assert!(decoded(&entry(HeaderKind::String, b"\xff", 2, b"v")).is_empty());
+    }
+
+    #[test]
+    fn headers_in_any_order_are_found_and_of_equal_keys_the_last_counts() {
+        let string = HeaderKind::String;
+        let bytes = [("b", "1"), ("a", "2"), ("b", "3")]
+            .map(|(key, value)| entry(string, key.as_bytes(), string.as_code(), value.as_bytes()));
+        let headers = decoded(&bytes.concat());
+        assert_eq!(
+            headers.iter().collect::<Vec<_>>(),
+            [("a", &text("2")), ("b", &text("3"))]
+        );
+        assert_eq!(headers.get("b"), Some(&text("3")));
+    }
+
+    #[test]
+    fn broken_headers_are_no_headers() {
+        let whole = entry(
+            HeaderKind::String,
+            b"key",
+            HeaderKind::String.as_code(),
+            b"value",
+        );
+        for length in 1..whole.len() {
+            assert!(decoded(&whole[..length]).is_empty(), "{length} bytes");
+        }
+        assert!(decoded(&[whole.clone(), vec![2]].concat()).is_empty());
+        assert!(decoded(&[2, 255, 255, 255, 255, 0]).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_can_stand_where_headers_should(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            decoded(&bytes);
+        }
+
+        #[test]
+        fn any_headers_survive_and_match_the_sdk(entries in proptest::collection::vec(("\\PC{1,20}", value()), 0..8)) {
+            let mut headers = Headers::default();
+            for (key, value) in entries {
+                headers.insert(ByteString::from(key), value);
+            }
+            let record = Record { headers: headers.clone(), ..record(&[]) };
+            let message = encode(&[record]).unwrap().remove(0);
+            prop_assert_eq!(&message.user_headers, &by_sdk(&headers));
+            prop_assert_eq!(decode(message).headers, headers);
+        }
+    }
+
+    fn value() -> impl Strategy<Value = HeaderValue> {
+        prop_oneof![
+            "\\PC{1,60}".prop_map(|text| HeaderValue::Text(ByteString::from(text))),
+            any::<u8>().prop_map(HeaderValue::U8),
+            any::<u16>().prop_map(HeaderValue::U16),
+            any::<bool>().prop_map(HeaderValue::Bool),
+            proptest::collection::vec(any::<u8>(), 1..60)
+                .prop_map(|bytes| HeaderValue::Other(Bytes::from(bytes))),
+        ]
+    }
+}
