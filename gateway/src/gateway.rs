@@ -198,6 +198,12 @@ impl Gateway {
         &self.context.config
     }
 
+    /// What its connections share.
+    #[cfg(test)]
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     /// Where it listens, in the order of the configuration; with the real ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses

@@ -19,6 +19,8 @@ pub mod mapping;
 pub mod mqtt;
 pub mod observe;
 pub mod session;
+#[cfg(test)]
+mod sim;
 pub mod targets;
 pub mod wire;
 

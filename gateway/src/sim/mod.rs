@@ -1,0 +1,121 @@
+//! The gateway as a whole, without sockets: clients on in-memory streams, the log in memory with faults, time that is
+//! only as long as something waits. One fixture ([`Sim`]) for all scenarios; a failing random run names its seed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::config::{Config, Limits};
+use crate::gateway::{Gateway, Role};
+use crate::log::memory::MemoryLog;
+use crate::log::{Name, StoredRecord, Target, Triple};
+use crate::mapping::{TopicMap, envelope};
+use crate::session::connection;
+
+mod client;
+mod delivery;
+mod ingest;
+mod random;
+mod session;
+
+pub(crate) use client::{Client, Got};
+
+/// Devices `d/<device>/…` go to `s/t`, four partitions, by device; everything else to `s/rest`.
+const MAP: &str = r#"
+default_stream = "s"
+default_topic = "rest"
+
+[[rule]]
+mqtt_topic = 'd/([^/]+)/.*'
+stream = 's'
+topic = 't'
+partition_key = '$1'
+partitions = 4
+
+[[rule]]
+mqtt_topic = 'dynamic/([^/]+)'
+stream = 's'
+topic = 'dynamic_$1'
+"#;
+
+/// A gateway with both roles on a log in memory.
+pub(crate) struct Sim {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) log: Arc<MemoryLog>,
+}
+
+impl Sim {
+    pub(crate) async fn new() -> Self {
+        Self::on(MemoryLog::new(), |_| ()).await
+    }
+
+    pub(crate) async fn on(log: MemoryLog, limit: impl FnOnce(&mut Limits)) -> Self {
+        let password = ("MQTT_GATEWAY_IGGY_PASSWORD", "secret");
+        let mut config = Config::load(&json!({}), [password]).unwrap();
+        config.listen.clear();
+        limit(&mut config.limits);
+        let log = Arc::new(log);
+        let map = TopicMap::compile("map.toml", MAP).unwrap();
+        let gateway = Gateway::start_on(config, map, log.clone()).await.unwrap();
+        assert!(gateway.add_role(Role::Ingest));
+        assert!(gateway.add_role(Role::Delivery));
+        Self { gateway, log }
+    }
+
+    /// A client that has not sent anything; the stream buffers `buffer` bytes in each direction.
+    pub(crate) fn dial(&self, buffer: usize) -> Client {
+        let (ours, theirs) = tokio::io::duplex(buffer);
+        let (read, write) = tokio::io::split(theirs);
+        let peer = "192.0.2.1:1".parse().unwrap();
+        tokio::spawn(connection::serve(self.gateway.context().clone(), read, write, peer, None));
+        Client::new(ours)
+    }
+
+    /// A client that is connected.
+    pub(crate) async fn connect(&self, id: &str) -> Client {
+        let mut client = self.dial(1 << 16);
+        client.connect(id).await;
+        client
+    }
+
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        let snapshot = self.gateway.counters().snapshot();
+        snapshot.iter().find(|(other, _)| *other == name).unwrap_or_else(|| panic!("no counter {name}")).1
+    }
+
+    /// N7, to be called when nothing is on its way.
+    pub(crate) fn assert_outcomes_add_up(&self) {
+        let outcomes = ["stored", "protocol_error", "refused", "shed", "failed"];
+        let sum: u64 = outcomes.iter().map(|name| self.count(&format!("publishes_{name}"))).sum();
+        assert_eq!(self.count("publishes_received"), sum, "{:?}", self.gateway.counters().snapshot());
+    }
+
+    /// Waits until `condition` holds; panics after a minute.
+    pub(crate) async fn until(&self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
+        for _ in 0..60_000 {
+            if condition(self) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("not within a minute: {what}; {:?}", self.gateway.counters().snapshot());
+    }
+}
+
+pub(crate) fn triple(topic: &str, partition: u32) -> Triple {
+    Triple { target: Target { stream: Name::new("s").unwrap(), topic: Name::new(topic).unwrap() }, partition }
+}
+
+/// The partition of a device's topic.
+pub(crate) fn device(device: &str) -> Triple {
+    triple("t", crate::mapping::PartitionKey::new(device).partition(4))
+}
+
+/// The payloads of stored records as text.
+pub(crate) fn payloads(records: &[StoredRecord]) -> Vec<String> {
+    records
+        .iter()
+        .map(|record| String::from_utf8(envelope::open(record).unwrap().payload.to_vec()).unwrap())
+        .collect()
+}
