@@ -12,7 +12,7 @@ use crate::log::memory::{Chances, MemoryLog};
 use crate::mapping::envelope;
 use crate::mqtt::QoS;
 
-const RUNS: u64 = 200;
+const RUNS: u64 = 80;
 const DEVICES: u16 = 4;
 const PER_DEVICE: u16 = 60;
 const CONSUMER: &str = "mqtt-gateway.node-1";
