@@ -11,9 +11,11 @@
 
 mod load;
 mod read;
+mod rows;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -32,7 +34,8 @@ use super::catalog::{Catalog, ConsumerKey, Partition};
 use super::change::Change;
 use super::record::Batch;
 pub(crate) use read::Polled;
-use write::{Command, Writer};
+use turn::Command;
+use write::Writer;
 
 /// The longest time for which an append under `durability = replicated` may be lost by a crash of the process.
 pub(crate) const SYNC_WITHIN: Duration = Duration::from_secs(1);
