@@ -25,7 +25,12 @@ pub struct Running {
 impl Running {
     /// Starts a server on a free port with its data in `folder`.
     pub async fn start(folder: &Path) -> Self {
-        let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), folder);
+        Self::start_at("127.0.0.1:0".parse().unwrap(), folder).await
+    }
+
+    /// Starts a server on this address with its data in `folder`.
+    pub async fn start_at(address: SocketAddr, folder: &Path) -> Self {
+        let config = ServerConfig::new(address, folder);
         let server = Server::bind(config).await.unwrap();
         let shutdown = CancellationToken::new();
         Self {
