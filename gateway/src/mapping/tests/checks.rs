@@ -54,6 +54,7 @@ fn c2_a_pattern_that_no_topic_can_match_is_refused() {
     }
     for (pattern, name) in [
         ("a#?", "a"),
+        ("(?:a#|b)c", "bc"),
         ("(?:$)?a", "a"),
         ("(?:$|^)a", "a"),
         ("a|$b", "a"),
@@ -264,6 +265,10 @@ fn c5_a_name_that_can_be_empty_or_is_always_too_long_is_refused() {
     // Bytes count, not characters.
     assert_eq!(
         problem(&rule("a", &"ü".repeat(128))).0,
+        Problem::NameTooLong { at_least: 256 }
+    );
+    assert_eq!(
+        problem(&rule("a(b{255})", "x$1")).0,
         Problem::NameTooLong { at_least: 256 }
     );
     assert_eq!(

@@ -215,6 +215,8 @@ proptest! {
         };
         let record = seal(&published, 3);
         prop_assert!(!record.payload.is_empty());
+        let flag = |key: &str| record.headers.get(key) == Some(&HeaderValue::Bool(true));
+        prop_assert_eq!((flag("mqtt.retain"), flag("mqtt.dup")), (retain, dup));
         for (key, value) in record.headers.iter() {
             prop_assert!((1..=MAX_HEADER_VALUE_BYTES).contains(&key.len()));
             if let HeaderValue::Text(text) = value {

@@ -54,9 +54,10 @@ fn everything_wrong_is_reported_at_once_with_file_line_column_and_key() {
 }
 
 #[test]
-fn every_error_of_the_toml_itself_is_reported() {
-    let problems =
-        problems("default_stream = \ndefault_topic = 'a\ndefault_topic = 'b'\n[[rule]\n");
+fn every_error_of_the_toml_itself_is_reported_and_no_guess_at_the_rest() {
+    let problems = problems(
+        "default_stream = \ndefault_topic = 'a\ndefault_topic = 'b'\n[[rule]\nx = 1\n[y]\n",
+    );
     assert!(
         problems
             .iter()
