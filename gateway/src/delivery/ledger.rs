@@ -21,7 +21,10 @@ pub struct Ledger {
 impl Ledger {
     /// Nothing open; records from `position` on are still to come.
     pub fn starting_at(position: u64) -> Self {
-        Self { open: BTreeMap::new(), position }
+        Self {
+            open: BTreeMap::new(),
+            position,
+        }
     }
 
     fn enter(&mut self, offset: u64) {
@@ -47,7 +50,11 @@ impl Ledger {
     /// that is done with all before it, or `None` if there is none.
     pub fn safe(&self, lagging: Option<u64>) -> Option<u64> {
         let open = self.open.keys().next().copied();
-        [open, lagging].into_iter().flatten().fold(self.position, u64::min).checked_sub(1)
+        [open, lagging]
+            .into_iter()
+            .flatten()
+            .fold(self.position, u64::min)
+            .checked_sub(1)
     }
 
     /// How many copies are open.
@@ -72,7 +79,10 @@ impl SharedLedger {
     /// Enters a copy of the record at `offset`; dropping the entry is what makes it done.
     pub fn enter(&self, offset: u64) -> Entry {
         self.0.lock().enter(offset);
-        Entry { ledger: self.clone(), offset }
+        Entry {
+            ledger: self.clone(),
+            offset,
+        }
     }
 
     /// See [`Ledger::advance`].

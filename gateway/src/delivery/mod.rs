@@ -23,11 +23,12 @@ use crate::observe::Counters;
 
 pub mod ledger;
 pub mod outbox;
+pub mod poll_size;
 pub mod reader;
 pub mod routes;
 
-pub use outbox::{ConnectionId, Outbox, Pieces};
 use ledger::SharedLedger;
+pub use outbox::{ConnectionId, Outbox, Pieces};
 use reader::{Reader, Shared};
 use routes::{Context, Routes};
 
@@ -143,7 +144,10 @@ impl Delivery {
 
     fn forget(&self, ended: &Arc<Shared>) {
         let mut readers = self.readers.lock();
-        if readers.get(&ended.triple).is_some_and(|shared| Arc::ptr_eq(shared, ended)) {
+        if readers
+            .get(&ended.triple)
+            .is_some_and(|shared| Arc::ptr_eq(shared, ended))
+        {
             readers.remove(&ended.triple);
             self.appends.forget(&ended.triple, &ended.wake);
         }
@@ -193,6 +197,10 @@ where
     loop {
         sleep((ack_timeout / 10).max(Duration::from_millis(10))).await;
         let now = tokio::time::Instant::now();
-        clients(&|outbox| outbox.owes_since().is_some_and(|since| now.duration_since(since) >= ack_timeout));
+        clients(&|outbox| {
+            outbox
+                .owes_since()
+                .is_some_and(|since| now.duration_since(since) >= ack_timeout)
+        });
     }
 }

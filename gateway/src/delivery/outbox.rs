@@ -177,7 +177,11 @@ impl Outbox {
             || (state.queued_bytes + size <= self.max_bytes
                 && self.total.load(Ordering::Relaxed) + size <= self.max_bytes_total);
         if !has_room {
-            if !state.waiting.iter().any(|known| Arc::ptr_eq(known, waiting)) {
+            if !state
+                .waiting
+                .iter()
+                .any(|known| Arc::ptr_eq(known, waiting))
+            {
                 state.waiting.push(waiting.clone());
             }
             self.full.store(true, Ordering::Release);
@@ -218,7 +222,9 @@ impl Outbox {
         }
         let mut bytes = head.len();
         while bytes < max_bytes {
-            let Some(next) = state.queue.front() else { break };
+            let Some(next) = state.queue.front() else {
+                break;
+            };
             let packet_id = match next.qos {
                 QoS::AtMostOnce => None,
                 _ if state.unacknowledged.len() >= self.send_window => break,
@@ -227,13 +233,28 @@ impl Outbox {
                     None => break,
                 },
             };
-            let Some(Copy { message, qos, entry }) = state.queue.pop_front() else { break };
+            let Some(Copy {
+                message,
+                qos,
+                entry,
+            }) = state.queue.pop_front()
+            else {
+                break;
+            };
             let size = message.size();
             state.queued_bytes -= size;
             self.total.fetch_sub(size, Ordering::Relaxed);
             bytes += size;
             taken.copies += 1;
-            encode::publish_head(&message.topic, qos, false, false, packet_id, message.payload.len(), &mut head);
+            encode::publish_head(
+                &message.topic,
+                qos,
+                false,
+                false,
+                packet_id,
+                message.payload.len(),
+                &mut head,
+            );
             if message.payload.len() <= COPY_BELOW {
                 head.extend_from_slice(&message.payload);
             } else {
@@ -348,7 +369,13 @@ mod tests {
     fn fixture(limits: Limits) -> Fixture {
         let counters = Arc::new(Counters::default());
         Fixture {
-            outbox: Outbox::new(ConnectionId(1), &limits, Arc::default(), counters.clone(), Instant::now()),
+            outbox: Outbox::new(
+                ConnectionId(1),
+                &limits,
+                Arc::default(),
+                counters.clone(),
+                Instant::now(),
+            ),
             ledger: SharedLedger::starting_at(0),
             counters,
             waiting: Arc::new(Notify::new()),
@@ -366,7 +393,14 @@ mod tests {
                 topic: TopicName::new("t").unwrap(),
                 payload: Bytes::from(vec![b'x'; payload]),
             });
-            self.outbox.offer(Copy { message, qos, entry }, &self.waiting)
+            self.outbox.offer(
+                Copy {
+                    message,
+                    qos,
+                    entry,
+                },
+                &self.waiting,
+            )
         }
 
         fn take(&self) -> Vec<u8> {
@@ -376,7 +410,11 @@ mod tests {
     }
 
     fn limits() -> Limits {
-        Limits { send_window: 2, outbox_bytes: 1_000, ..Limits::default() }
+        Limits {
+            send_window: 2,
+            outbox_bytes: 1_000,
+            ..Limits::default()
+        }
     }
 
     #[test]
@@ -393,13 +431,18 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(f.offer(QoS::AtLeastOnce, 0), Offered::Queued);
         }
-        assert_eq!(f.take(), [0x32, 5, 0, 1, b't', 0, 1, 0x32, 5, 0, 1, b't', 0, 2]);
+        assert_eq!(
+            f.take(),
+            [0x32, 5, 0, 1, b't', 0, 1, 0x32, 5, 0, 1, b't', 0, 2]
+        );
         assert!(f.take().is_empty());
         assert_eq!(f.ledger.safe(None), None);
-        f.outbox.acknowledge(PacketId::new(2).unwrap(), Instant::now());
+        f.outbox
+            .acknowledge(PacketId::new(2).unwrap(), Instant::now());
         assert_eq!(f.take(), [0x32, 5, 0, 1, b't', 0, 3]);
         assert_eq!(f.ledger.safe(None), None);
-        f.outbox.acknowledge(PacketId::new(1).unwrap(), Instant::now());
+        f.outbox
+            .acknowledge(PacketId::new(1).unwrap(), Instant::now());
         assert_eq!(f.ledger.safe(None), Some(1));
     }
 
@@ -409,7 +452,8 @@ mod tests {
         f.offer(QoS::AtLeastOnce, 0);
         f.take();
         let id = PacketId::new(1).unwrap();
-        f.outbox.acknowledge(PacketId::new(9).unwrap(), Instant::now());
+        f.outbox
+            .acknowledge(PacketId::new(9).unwrap(), Instant::now());
         f.outbox.acknowledge(id, Instant::now());
         f.outbox.acknowledge(id, Instant::now());
         assert_eq!(f.counters.unknown_pubacks.get(), 2);
@@ -418,13 +462,19 @@ mod tests {
 
     #[test]
     fn packet_ids_that_are_out_are_not_reused_when_they_come_round() {
-        let mut f = fixture(Limits { send_window: 3, ..limits() });
+        let mut f = fixture(Limits {
+            send_window: 3,
+            ..limits()
+        });
         f.offer(QoS::AtLeastOnce, 0);
         f.take();
         for _ in 0..65_534 {
             f.offer(QoS::AtLeastOnce, 0);
             let sent = f.take();
-            f.outbox.acknowledge(PacketId::new(u16::from_be_bytes([sent[5], sent[6]])).unwrap(), Instant::now());
+            f.outbox.acknowledge(
+                PacketId::new(u16::from_be_bytes([sent[5], sent[6]])).unwrap(),
+                Instant::now(),
+            );
         }
         f.offer(QoS::AtLeastOnce, 0);
         assert_eq!(f.take()[5..], [0, 2], "1 is still out");

@@ -12,10 +12,11 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::poll_size::PollSize;
 use super::routes::{Context, Routes};
 use crate::backoff::Backoff;
 use crate::config::Limits;
-use crate::log::{Log, LogError, Triple};
+use crate::log::{Log, LogError, Polled, Triple};
 
 /// What the reader shares with whoever subscribes.
 pub struct Shared {
@@ -49,12 +50,13 @@ impl Reader {
         let mut committed = None;
         let mut next_commit = Instant::now() + self.limits.commit_interval;
         let mut idle = self.limits.poll_interval_min;
+        let mut size = PollSize::new(self.limits.max_poll_messages);
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
         while !self.stop.is_cancelled() && !self.shared.routes.lock().stop_if_empty() {
             let step = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
-                step = self.step() => step,
+                step = self.step(&mut size) => step,
             };
             let pause = match step {
                 Ok(Step::More) => {
@@ -105,11 +107,11 @@ impl Reader {
     }
 
     /// One poll for all, and one for a subscriber that lags.
-    async fn step(&self) -> Result<Step, LogError> {
+    async fn step(&self, size: &mut PollSize) -> Result<Step, LogError> {
         let shared = &*self.shared;
         let counters = &shared.context.counters;
         let position = shared.routes.lock().position();
-        let polled = self.poll(position).await?;
+        let polled = self.poll(position, size).await?;
         let mut step = Step::Idle;
         if polled.records.is_empty() {
             counters.polls_empty.increment();
@@ -119,21 +121,34 @@ impl Reader {
         } else {
             counters.records_read.add(polled.records.len() as u64);
             shared.routes.lock().route(&polled.records, &shared.context);
-            let is_newest = polled.records.last().is_some_and(|last| last.offset >= polled.newest_offset);
+            let is_newest = polled
+                .records
+                .last()
+                .is_some_and(|last| last.offset >= polled.newest_offset);
             step = if is_newest { Step::AtEnd } else { Step::More };
         }
         let lagging = shared.routes.lock().next_to_catch_up();
         if let Some((connection, from)) = lagging {
-            let polled = self.poll(from).await?;
-            shared.routes.lock().catch_up(connection, &polled.records, &shared.context);
+            let polled = self.poll(from, size).await?;
+            shared
+                .routes
+                .lock()
+                .catch_up(connection, &polled.records, &shared.context);
             step = Step::More;
         }
         Ok(step)
     }
 
-    async fn poll(&self, from: u64) -> Result<crate::log::Polled, LogError> {
+    async fn poll(&self, from: u64, size: &mut PollSize) -> Result<Polled, LogError> {
         self.shared.context.counters.polls.increment();
-        self.log.poll(&self.shared.triple, from, self.limits.max_poll_messages).await
+        let polled = self.log.poll(&self.shared.triple, from, size.get()).await?;
+        let bytes = polled
+            .records
+            .iter()
+            .map(|record| record.payload.len())
+            .sum();
+        size.learn(polled.records.len(), bytes);
+        Ok(polled)
     }
 
     /// A server can lose the end of a log that it had only in memory; later records then get offsets that were given

@@ -48,7 +48,11 @@ impl Subscriber {
             return Ok(());
         }
         let qos = want.qos.min(published);
-        let copy = Copy { message: message.clone(), qos, entry: context.ledger.enter(offset) };
+        let copy = Copy {
+            message: message.clone(),
+            qos,
+            entry: context.ledger.enter(offset),
+        };
         match self.outbox.offer(copy, &context.wake) {
             Offered::Queued | Offered::Closed => Ok(()),
             Offered::Full if qos == QoS::AtMostOnce => {
@@ -135,7 +139,13 @@ impl Routes {
         match topics.get_mut(topic) {
             Some(want) => want.qos = qos,
             None => {
-                topics.insert(topic.clone(), Want { qos, since: self.position });
+                topics.insert(
+                    topic.clone(),
+                    Want {
+                        qos,
+                        since: self.position,
+                    },
+                );
                 self.by_topic.entry(topic.clone()).or_default().push(key);
             }
         }
@@ -143,7 +153,9 @@ impl Routes {
 
     /// Removes `topic` from what the connection wants.
     pub fn unsubscribe(&mut self, connection: ConnectionId, topic: &TopicName) {
-        let Some(&key) = self.by_connection.get(&connection) else { return };
+        let Some(&key) = self.by_connection.get(&connection) else {
+            return;
+        };
         let subscriber = &mut self.subscribers[key];
         if subscriber.topics.remove(topic).is_none() {
             return;
@@ -158,7 +170,9 @@ impl Routes {
 
     /// Removes all that the connection wants.
     pub fn leave(&mut self, connection: ConnectionId) {
-        let Some(key) = self.by_connection.remove(&connection) else { return };
+        let Some(key) = self.by_connection.remove(&connection) else {
+            return;
+        };
         for topic in self.subscribers.remove(key).topics.into_keys() {
             self.unroute(&topic, key);
         }
@@ -180,19 +194,33 @@ impl Routes {
                 continue;
             }
             if record.offset > self.position {
-                context.counters.records_missed.add(record.offset - self.position);
+                context
+                    .counters
+                    .records_missed
+                    .add(record.offset - self.position);
             }
             self.position = record.offset + 1;
-            let Some(opened) = open(record, context) else { continue };
-            let Some(keys) = self.by_topic.get(&opened.topic) else { continue };
-            let message = Arc::new(Message { topic: opened.topic, payload: opened.payload });
+            let Some(opened) = open(record, context) else {
+                continue;
+            };
+            let Some(keys) = self.by_topic.get(&opened.topic) else {
+                continue;
+            };
+            let message = Arc::new(Message {
+                topic: opened.topic,
+                payload: opened.payload,
+            });
             for &key in keys {
                 let subscriber = &mut self.subscribers[key];
                 if subscriber.lagging.is_some() {
                     continue;
                 }
-                let Some(&want) = subscriber.topics.get(&message.topic) else { continue };
-                if let Err(Full) = subscriber.offer(want, record.offset, &message, opened.qos, context) {
+                let Some(&want) = subscriber.topics.get(&message.topic) else {
+                    continue;
+                };
+                if let Err(Full) =
+                    subscriber.offer(want, record.offset, &message, opened.qos, context)
+                {
                     subscriber.lagging = Some(record.offset);
                     context.counters.cursors_lagged.increment();
                 }
@@ -219,11 +247,20 @@ impl Routes {
 
     /// Gives a lagging subscriber what was read at the offset it needs. Nothing read means that the log has nothing
     /// left between there and the reader's position.
-    pub fn catch_up(&mut self, connection: ConnectionId, records: &[StoredRecord], context: &Context) {
-        let Some(&key) = self.by_connection.get(&connection) else { return };
+    pub fn catch_up(
+        &mut self,
+        connection: ConnectionId,
+        records: &[StoredRecord],
+        context: &Context,
+    ) {
+        let Some(&key) = self.by_connection.get(&connection) else {
+            return;
+        };
         let position = self.position;
         let subscriber = &mut self.subscribers[key];
-        let Some(mut next) = subscriber.lagging else { return };
+        let Some(mut next) = subscriber.lagging else {
+            return;
+        };
         for record in records.iter().filter(|record| record.offset < position) {
             if record.offset < next {
                 continue;
@@ -237,8 +274,14 @@ impl Routes {
             if let Ok(opened) = envelope::open(record)
                 && let Some(&want) = subscriber.topics.get(&opened.topic)
             {
-                let message = Arc::new(Message { topic: opened.topic, payload: opened.payload });
-                if subscriber.offer(want, record.offset, &message, opened.qos, context).is_err() {
+                let message = Arc::new(Message {
+                    topic: opened.topic,
+                    payload: opened.payload,
+                });
+                if subscriber
+                    .offer(want, record.offset, &message, opened.qos, context)
+                    .is_err()
+                {
                     return;
                 }
             }
@@ -256,7 +299,10 @@ impl Routes {
 
     /// The first offset that a lagging subscriber still needs.
     pub fn lagging_from(&self) -> Option<u64> {
-        self.subscribers.iter().filter_map(|(_, subscriber)| subscriber.lagging).min()
+        self.subscribers
+            .iter()
+            .filter_map(|(_, subscriber)| subscriber.lagging)
+            .min()
     }
 
     /// The log has become shorter: what is stored next gets the offset `end`, which was given out before. Everybody goes

@@ -1,0 +1,71 @@
+//! How many records a reader asks for at once, so that a poll brings about as many bytes as wanted however large the
+//! records are. Iggy's poll is bounded by a count only. Pure.
+
+/// A poll should bring about this many bytes: enough for full batches of small records, little enough for large ones.
+const WANTED_BYTES: usize = 4 << 20;
+/// The first poll knows nothing of the records' size.
+const FIRST: u32 = 64;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct PollSize {
+    count: u32,
+    most: u32,
+}
+
+impl PollSize {
+    /// Never more than `most` records, never fewer than one.
+    pub fn new(most: u32) -> Self {
+        Self {
+            count: FIRST.min(most).max(1),
+            most: most.max(1),
+        }
+    }
+
+    /// How many records to ask for now.
+    pub fn get(&self) -> u32 {
+        self.count
+    }
+
+    /// A poll has brought `records` records of `bytes` bytes together. Grows at most fourfold at a time, because the
+    /// next records may be larger; shrinks at once.
+    pub fn learn(&mut self, records: usize, bytes: usize) {
+        if records == 0 {
+            return;
+        }
+        let fitting = WANTED_BYTES / (bytes / records).max(1);
+        let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
+        self.count = fitting
+            .min(self.count.saturating_mul(4))
+            .clamp(1, self.most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_records_are_soon_polled_by_the_most_and_large_ones_by_few() {
+        let mut size = PollSize::new(1_000);
+        assert_eq!(size.get(), 64);
+        for _ in 0..3 {
+            size.learn(size.get() as usize, size.get() as usize * 100);
+        }
+        assert_eq!(size.get(), 1_000);
+        size.learn(1_000, 1_000 * 256 * 1_024);
+        assert_eq!(size.get(), 16);
+        size.learn(1, 64_000_000);
+        assert_eq!(size.get(), 1);
+        size.learn(0, 0);
+        assert_eq!(size.get(), 1);
+    }
+
+    #[test]
+    fn the_most_is_never_exceeded_and_never_less_than_one() {
+        assert_eq!(PollSize::new(0).get(), 1);
+        let mut size = PollSize::new(5);
+        size.learn(5, 5);
+        assert_eq!(size.get(), 5);
+    }
+}
