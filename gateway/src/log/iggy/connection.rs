@@ -209,3 +209,62 @@ fn node_addresses(metadata: &ClusterMetadata) -> Vec<String> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use ::iggy::prelude::{ClusterNode, ClusterNodeRole, ClusterNodeStatus, TransportEndpoints};
+
+    use super::*;
+
+    fn node(ip: &str, tcp: u16) -> ClusterNode {
+        ClusterNode {
+            name: ip.to_owned(),
+            ip: ip.to_owned(),
+            endpoints: TransportEndpoints::new(tcp, 0, 0, 0),
+            role: ClusterNodeRole::Follower,
+            status: ClusterNodeStatus::Healthy,
+        }
+    }
+
+    fn cluster(nodes: Vec<ClusterNode>) -> ClusterMetadata {
+        ClusterMetadata {
+            name: "cluster".to_owned(),
+            nodes,
+        }
+    }
+
+    #[test]
+    fn a_server_on_its_own_is_only_dialed_where_it_was_configured() {
+        assert!(node_addresses(&cluster(vec![node("10.0.0.1", 8090)])).is_empty());
+        for attempt in 0..5 {
+            assert_eq!(nth_candidate("iggy:8090", &[], attempt), "iggy:8090");
+        }
+    }
+
+    #[test]
+    fn the_nodes_of_a_cluster_are_dialed_in_turn_between_attempts_at_the_configured_one() {
+        let nodes = vec![
+            node("10.0.0.1", 8090),
+            node("fd00::2", 8091),
+            node("10.0.0.3", 0),
+        ];
+        let addresses = node_addresses(&cluster(nodes));
+        assert_eq!(addresses, ["10.0.0.1:8090", "[fd00::2]:8091"]);
+        let dialed: Vec<_> = (0..6)
+            .map(|attempt| nth_candidate("iggy:8090", &addresses, attempt))
+            .collect();
+        let expected = [
+            "iggy:8090",
+            "10.0.0.1:8090",
+            "iggy:8090",
+            "[fd00::2]:8091",
+            "iggy:8090",
+            "10.0.0.1:8090",
+        ];
+        assert_eq!(dialed, expected);
+        assert_eq!(
+            nth_candidate("iggy:8090", &addresses, u32::MAX),
+            "[fd00::2]:8091"
+        );
+    }
+}

@@ -5,6 +5,10 @@
 //! make one failed, asking fails at once with that reason; `idle.len()` equals the permits of `ready`, and every missing
 //! connection is either a permit of `vacancies` or in the hands of one connector.
 
+mod lease;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
@@ -12,12 +16,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rand::Rng;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::Backoff;
 use crate::log::LogError;
+pub(super) use lease::Lease;
+use lease::Slot;
 
 /// The pause after the first failed attempt to connect; it doubles with each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
@@ -30,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How often connections are checked that were not used for half of that time.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a check may take.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How connections are made.
 pub(super) trait Dial: Send + Sync + 'static {
@@ -80,7 +86,7 @@ struct Shared<D: Dial> {
 }
 
 struct State<C> {
-    idle: VecDeque<Idle<C>>,
+    idle: VecDeque<Slot<C>>,
     /// Connections that are idle or lent.
     live: usize,
     /// For each missing connection that nobody makes yet, the attempt to begin with: a pause comes before all but 0.
@@ -89,24 +95,6 @@ struct State<C> {
     suspicion: u64,
     /// Whether there ever was a connection.
     was_up: bool,
-}
-
-struct Idle<C> {
-    connection: Arc<C>,
-    made: Instant,
-    /// The suspicion up to which it is known to be sound.
-    sound_at: u64,
-    since: Instant,
-}
-
-/// A borrowed connection. Unless it is given back, it counts as unusable: an exchange may still be going on in it.
-pub(super) struct Lease<D: Dial> {
-    shared: Arc<Shared<D>>,
-    connection: Arc<D::Connection>,
-    made: Instant,
-    sound_at: u64,
-    /// Whether the pool knows what became of the connection.
-    settled: bool,
 }
 
 impl<D: Dial> Pool<D> {
@@ -177,7 +165,7 @@ impl<D: Dial> Pool<D> {
         let (size, longest) = (self.shared.size, self.shared.longest_wait);
         let busy = |_| {
             Err(LogError::Busy(format!(
-                "all {size} connections were in use for {longest:?}; raise iggy_connections"
+                "none of {size} connections was free for {longest:?}; if Iggy is not slow, raise iggy_connections"
             )))
         };
         timeout(longest, sound).await.unwrap_or_else(busy)
@@ -224,8 +212,8 @@ impl<D: Dial> Shared<D> {
             biased;
             Ok(permit) = self.ready.acquire() => {
                 permit.forget();
-                let idle = self.state.lock().idle.pop_front();
-                idle.map(|idle| self.lend(idle)).ok_or_else(|| self.closed_error())
+                let slot = self.state.lock().idle.pop_front();
+                slot.map(|slot| Lease::new(self.clone(), slot)).ok_or_else(|| self.closed_error())
             }
             down = health.wait_for(|health| matches!(health, Health::Down(_))) => match down.as_deref() {
                 Ok(Health::Down(error)) => Err(error.clone()),
@@ -234,23 +222,16 @@ impl<D: Dial> Shared<D> {
         }
     }
 
-    fn lend(self: &Arc<Self>, idle: Idle<D::Connection>) -> Lease<D> {
-        Lease {
-            shared: self.clone(),
-            connection: idle.connection,
-            made: idle.made,
-            sound_at: idle.sound_at,
-            settled: false,
-        }
-    }
-
     /// Fills vacancies for ever.
     async fn keep_connected(&self) {
         while let Ok(permit) = self.vacancies.acquire().await {
             permit.forget();
             let mut attempt = self.state.lock().vacant.pop_front().unwrap_or(0);
+            let mut backoff = Backoff::new(FIRST_BACKOFF, LONGEST_BACKOFF);
             loop {
-                self.pause(attempt).await;
+                if attempt > 0 {
+                    self.pause(backoff.next_pause()).await;
+                }
                 match self.attempt(attempt).await {
                     Ok(connection) => break self.made(connection),
                     Err(error) => self.not_made(error),
@@ -260,13 +241,11 @@ impl<D: Dial> Shared<D> {
         }
     }
 
-    /// Waits before an attempt, unless it is the first; not longer than until someone else finds the server back.
-    async fn pause(&self, attempt: u32) {
-        if attempt > 0 {
-            tokio::select! {
-                () = sleep(backoff(attempt, rand::rng().random_range(0.5..=1.0))) => {}
-                () = self.back.notified() => {}
-            }
+    /// Waits, but not longer than until someone else finds the server back.
+    async fn pause(&self, pause: Duration) {
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = self.back.notified() => {}
         }
     }
 
@@ -291,16 +270,14 @@ impl<D: Dial> Shared<D> {
         }
         state.live += 1;
         state.was_up = true;
-        let (sound_at, now) = (state.suspicion, Instant::now());
-        self.put(
-            &mut state,
-            Idle {
-                connection: Arc::new(connection),
-                made: now,
-                sound_at,
-                since: now,
-            },
-        );
+        let now = Instant::now();
+        let slot = Slot {
+            connection: Arc::new(connection),
+            made: now,
+            used: now,
+            sound_at: state.suspicion,
+        };
+        self.put(&mut state, slot);
         self.health
             .send_if_modified(|health| std::mem::replace(health, Health::Up) != Health::Up);
         drop(state);
@@ -330,45 +307,41 @@ impl<D: Dial> Shared<D> {
         loop {
             sleep(CHECK_INTERVAL).await;
             for _ in 0..self.size {
-                let Some(idle) = self.take_unused() else {
+                let Some(slot) = self.take_unused() else {
                     break;
                 };
-                if let Some(lease) = self.lend(idle).checked().await {
+                if let Some(lease) = Lease::new(self.clone(), slot).checked().await {
                     lease.give_back();
                 }
             }
         }
     }
 
-    fn take_unused(&self) -> Option<Idle<D::Connection>> {
+    fn take_unused(&self) -> Option<Slot<D::Connection>> {
         let permit = self.ready.try_acquire().ok()?;
         let mut state = self.state.lock();
         // The first is the one that was unused for longest.
-        if state.idle.front()?.since.elapsed() < CHECK_INTERVAL / 2 {
+        if state.idle.front()?.used.elapsed() < CHECK_INTERVAL / 2 {
             return None;
         }
         permit.forget();
         state.idle.pop_front()
     }
 
-    fn put(&self, state: &mut State<D::Connection>, idle: Idle<D::Connection>) {
-        state.idle.push_back(idle);
+    fn put(&self, state: &mut State<D::Connection>, slot: Slot<D::Connection>) {
+        state.idle.push_back(slot);
         self.ready.add_permits(1);
     }
 
-    fn returned(&self, lease: &Lease<D>) {
+    fn suspicion(&self) -> u64 {
+        self.state.lock().suspicion
+    }
+
+    fn returned(&self, mut slot: Slot<D::Connection>) {
+        slot.used = Instant::now();
         let mut state = self.state.lock();
         if !self.closed.is_cancelled() {
-            let connection = lease.connection.clone();
-            self.put(
-                &mut state,
-                Idle {
-                    connection,
-                    made: lease.made,
-                    sound_at: lease.sound_at,
-                    since: Instant::now(),
-                },
-            );
+            self.put(&mut state, slot);
         }
     }
 
@@ -399,61 +372,3 @@ impl<D: Dial> Shared<D> {
         self.dial.unreachable("the client was closed")
     }
 }
-
-impl<D: Dial> Lease<D> {
-    /// The connection, for one request.
-    pub(super) fn connection(&self) -> Arc<D::Connection> {
-        self.connection.clone()
-    }
-
-    /// Gives the connection back: its exchange is over and it is sound.
-    pub(super) fn give_back(mut self) {
-        self.settled = true;
-        self.shared.returned(&self);
-    }
-
-    /// Drops the connection because it broke, which makes the others suspect.
-    pub(super) fn broken(mut self) {
-        self.settled = true;
-        self.shared.lost(self.made, true);
-    }
-
-    /// Whether another connection broke since this one was last known to be sound.
-    fn is_suspect(&self) -> bool {
-        self.sound_at < self.shared.state.lock().suspicion
-    }
-
-    /// Gives the lease again if the connection answers.
-    async fn checked(mut self) -> Option<Self> {
-        let suspicion = self.shared.state.lock().suspicion;
-        let sound = timeout(CHECK_TIMEOUT, self.shared.dial.check(&self.connection))
-            .await
-            .unwrap_or(false);
-        if !sound {
-            self.broken();
-            return None;
-        }
-        self.sound_at = suspicion;
-        Some(self)
-    }
-}
-
-impl<D: Dial> Drop for Lease<D> {
-    fn drop(&mut self) {
-        if !self.settled {
-            self.shared.lost(self.made, false);
-        }
-    }
-}
-
-/// The pause before an attempt: doubled with each one up to the longest, times `jitter`.
-fn backoff(attempt: u32, jitter: f64) -> Duration {
-    let doublings = attempt.saturating_sub(1).min(16);
-    FIRST_BACKOFF
-        .saturating_mul(1 << doublings)
-        .min(LONGEST_BACKOFF)
-        .mul_f64(jitter)
-}
-
-#[cfg(test)]
-mod tests;

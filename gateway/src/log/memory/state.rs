@@ -1,7 +1,8 @@
 //! What the memory log holds: topics, partitions, committed offsets, and the counters that tests read.
 //!
 //! What always holds: a partition's records are contiguous from `first`; `end` is `first` plus their number; it answers as
-//! Iggy does (the newest offset of an empty partition is 0; a poll below the oldest record starts at the oldest).
+//! Iggy does: the newest offset of an empty partition is 0, a poll below the oldest record starts at the oldest, an offset
+//! that no record has yet cannot be committed, and where nothing exists nothing is committed.
 
 use std::collections::HashMap;
 
@@ -241,8 +242,9 @@ impl State {
         triple: &Triple,
         consumer: &str,
     ) -> Result<Option<u64>, LogError> {
-        self.partition(triple)
-            .map(|partition| partition.committed.get(consumer).copied())
+        self.check(&triple.target)?;
+        let committed = |partition: &mut Partition| partition.committed.get(consumer).copied();
+        Ok(self.find(triple).and_then(committed))
     }
 
     pub(super) fn commit(
@@ -252,11 +254,14 @@ impl State {
         offset: u64,
     ) -> Result<(), LogError> {
         let partition = self.partition(triple)?;
+        if offset >= partition.end() {
+            return Err(LogError::Refused(format!(
+                "{triple}: no record has the offset {offset}"
+            )));
+        }
         partition.committed.insert(consumer.to_owned(), offset);
-        self.commits
-            .entry(triple.clone())
-            .or_default()
-            .push((consumer.to_owned(), offset));
+        let commits = self.commits.entry(triple.clone()).or_default();
+        commits.push((consumer.to_owned(), offset));
         Ok(())
     }
 

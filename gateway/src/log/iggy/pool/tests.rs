@@ -206,15 +206,6 @@ async fn attempts_go_on_for_ever_with_growing_pauses_up_to_the_longest() {
     assert!((720..=1440).contains(&late), "{late} attempts in an hour");
 }
 
-#[test]
-fn pauses_double_from_the_first_to_the_longest() {
-    let pauses: Vec<_> = (1..=8)
-        .map(|attempt| backoff(attempt, 1.0).as_millis())
-        .collect();
-    assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-    assert_eq!(backoff(u32::MAX, 0.5).as_millis(), 2500);
-}
-
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_of_any_length_requests_succeed_within_the_longest_pause() {
     let (server, pool) = pool(3);
