@@ -2,7 +2,7 @@
 //!
 //! What always holds: [`Log::append`] returns `Ok` only when the whole batch is committed under its topic's durability
 //! policy; a transient [`LogError`] says that the outcome may be unknown, so a retry must carry the same record ids; a
-//! poll never commits anything. [`iggy`] is the only file that names the Iggy SDK; [`memory`] is a log for tests.
+//! poll never commits anything. [`iggy`] is the only module that names the Iggy SDK; `memory` is a log for tests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -83,7 +83,19 @@ impl fmt::Display for Triple {
 }
 
 /// What a confirmed append promises; a policy of the topic, set when it is created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// Committed: on one server that is its memory, in a cluster a quorum's.
@@ -108,7 +120,12 @@ pub struct TopicSpec {
 
 impl Default for TopicSpec {
     fn default() -> Self {
-        Self { partitions: 1, durability: Durability::default(), message_expiry: None, max_topic_size: None }
+        Self {
+            partitions: 1,
+            durability: Durability::default(),
+            message_expiry: None,
+            max_topic_size: None,
+        }
     }
 }
 
@@ -148,7 +165,10 @@ impl Headers {
 
     /// Sets `key`, replacing what it had.
     pub fn insert(&mut self, key: ByteString, value: HeaderValue) {
-        match self.0.binary_search_by(|(k, _)| k.as_bytes().cmp(key.as_bytes())) {
+        match self
+            .0
+            .binary_search_by(|(k, _)| k.as_bytes().cmp(key.as_bytes()))
+        {
             Ok(at) => self.0[at].1 = value,
             Err(at) => self.0.insert(at, (key, value)),
         }
@@ -156,7 +176,10 @@ impl Headers {
 
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&HeaderValue> {
-        self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok().map(|at| &self.0[at].1)
+        self.0
+            .binary_search_by(|(k, _)| (**k).cmp(key))
+            .ok()
+            .map(|at| &self.0[at].1)
     }
 
     /// All headers in the order of their keys.
@@ -190,7 +213,21 @@ impl Record {
     /// About how many bytes the record takes in memory and in a request.
     pub fn size(&self) -> usize {
         const FRAME: usize = 64;
-        FRAME + self.payload.len() + self.headers.iter().map(|(k, v)| k.len() + 16 + if let HeaderValue::Text(t) = v { t.len() } else { 0 }).sum::<usize>()
+        FRAME
+            + self.payload.len()
+            + self
+                .headers
+                .iter()
+                .map(|(k, v)| {
+                    k.len()
+                        + 16
+                        + if let HeaderValue::Text(t) = v {
+                            t.len()
+                        } else {
+                            0
+                        }
+                })
+                .sum::<usize>()
     }
 }
 
@@ -236,7 +273,9 @@ pub enum LogError {
     #[error("Iggy is busy: {0}")]
     Busy(String),
     /// The user name or password is wrong.
-    #[error("Iggy refuses the user {username:?}; correct iggy_username and iggy_password (or iggy_password_file)")]
+    #[error(
+        "Iggy refuses the user {username:?}; correct iggy_username and iggy_password (or iggy_password_file)"
+    )]
     BadCredentials {
         /// The user name that was tried.
         username: String,
@@ -258,7 +297,10 @@ pub enum LogError {
 impl LogError {
     /// Whether the same request may succeed later without anyone changing anything.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Timeout(_) | Self::Busy(_))
+        matches!(
+            self,
+            Self::Unreachable { .. } | Self::Timeout(_) | Self::Busy(_)
+        )
     }
 }
 
