@@ -4,7 +4,6 @@
 //! written. In the copy the folder has the same name and place below the working directory, so relative paths work.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
@@ -73,18 +72,13 @@ pub struct Files {
 }
 
 impl Files {
-    /// Copies the shipped files below `working_directory` and puts a link to the plugin beside them, which is one of the
-    /// places where a host looks for it.
+    /// Copies the shipped files below `working_directory`.
     ///
     /// # Panics
     /// When the shipped files are not as expected.
     pub fn copy_shipped(working_directory: &Path) -> Self {
         let folder = working_directory.join("runtime-config");
         copy_folder(&binaries::repository().join("runtime-config"), &folder);
-        let plugin = binaries::plugin();
-        let link = working_directory.join(plugin.file_name().unwrap_or_default());
-        symlink(&plugin, &link)
-            .unwrap_or_else(|error| panic!("cannot make {}: {error}", link.display()));
         Self {
             working_directory: working_directory.to_owned(),
             folder,

@@ -254,6 +254,11 @@ impl Builder {
                 variables.push((format!("MQTT_GATEWAY_{}", key.to_uppercase()), value));
             }
         }
+        let plugin = binaries::plugin().display().to_string();
+        for (kind, file) in [("SOURCE", config::SOURCE), ("SINK", config::SINK)] {
+            let key = files.connector_key(file).to_uppercase();
+            variables.push((format!("IGGY_CONNECTORS_{kind}_{key}_PATH"), plugin.clone()));
+        }
         variables.extend(self.variables);
         for file in self.removed {
             files.remove(file);

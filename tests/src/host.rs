@@ -203,7 +203,15 @@ impl Host {
         wait::until(
             &format!("connector {key} is {status}"),
             wait::PATIENCE,
-            || self.status(kind, key) == status,
+            || {
+                let now = self.status(kind, key);
+                assert!(
+                    now != "error" || status == "error",
+                    "connector {key} has failed: {}",
+                    self.connector(kind, key)
+                );
+                now == status
+            },
         );
     }
 

@@ -22,6 +22,11 @@ fn add_second_gateway(files: &Files) {
     files.set(BROKEN_CONNECTOR, &["name"], "The broken one");
     files.set(
         BROKEN_CONNECTOR,
+        &["path"],
+        e2e::binaries::plugin().display().to_string(),
+    );
+    files.set(
+        BROKEN_CONNECTOR,
         &["plugin_config", "config"],
         files.path(BROKEN).display().to_string(),
     );
