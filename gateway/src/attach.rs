@@ -39,7 +39,9 @@ pub enum AttachError {
         keys: Vec<String>,
     },
     /// Another connector of the same kind has joined it already.
-    #[error("gateway {name:?} has its {role} role already; disable one of the two connectors, or give it another name")]
+    #[error(
+        "gateway {name:?} has its {role} role already; disable one of the two connectors, or give it another name"
+    )]
     RoleTaken {
         /// The gateway's name.
         name: String,
@@ -67,7 +69,10 @@ pub struct Attachment {
 
 /// Joins the gateway that `plugin_config` names, starting it if this is the first to join. `plugin_config` is the JSON
 /// object that the runtime gives to the connector; environment variables `MQTT_GATEWAY_*` are read too.
-pub async fn attach(role: Role, plugin_config: &serde_json::Value) -> Result<Attachment, AttachError> {
+pub async fn attach(
+    role: Role,
+    plugin_config: &serde_json::Value,
+) -> Result<Attachment, AttachError> {
     let config = Config::load(plugin_config, std::env::vars_os())?;
     let name = config.name.clone();
     let slot = slot(&name);
@@ -82,14 +87,21 @@ pub async fn attach(role: Role, plugin_config: &serde_json::Value) -> Result<Att
         }
         None => Gateway::start(config)
             .await
-            .map_err(|error| AttachError::Start { name: name.clone(), error })?,
+            .map_err(|error| AttachError::Start {
+                name: name.clone(),
+                error,
+            })?,
     };
     if !gateway.add_role(role) {
         return Err(AttachError::RoleTaken { name, role });
     }
     tracing::info!(gateway = name, %role, "connector attached");
     *running = Some(gateway.clone());
-    Ok(Attachment { name, role, gateway })
+    Ok(Attachment {
+        name,
+        role,
+        gateway,
+    })
 }
 
 impl Attachment {
@@ -108,7 +120,9 @@ impl Attachment {
         let slot = slot(&self.name);
         let mut running = slot.lock().await;
         tracing::info!(gateway = self.name, role = %self.role, "connector detaches");
-        let is_last = running.as_ref().is_some_and(|running| Arc::ptr_eq(running, &self.gateway))
+        let is_last = running
+            .as_ref()
+            .is_some_and(|running| Arc::ptr_eq(running, &self.gateway))
             && self.gateway.is_only_role(self.role);
         if is_last {
             self.gateway.stop().await;

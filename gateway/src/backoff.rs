@@ -13,7 +13,11 @@ pub struct Backoff {
 impl Backoff {
     /// Begins with `first` and never exceeds `most`.
     pub fn new(first: Duration, most: Duration) -> Self {
-        Self { first, most, next: first }
+        Self {
+            first,
+            most,
+            next: first,
+        }
     }
 
     /// Whether no pause has been taken since the start or the last [`Backoff::reset`].
@@ -45,7 +49,9 @@ mod tests {
         assert!(backoff.is_fresh());
         for most in [10, 20, 40, 40] {
             let pause = backoff.next_pause();
-            assert!(pause <= Duration::from_millis(most) && pause >= Duration::from_millis(most / 2));
+            assert!(
+                pause <= Duration::from_millis(most) && pause >= Duration::from_millis(most / 2)
+            );
         }
         assert!(!backoff.is_fresh());
         backoff.reset();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -83,7 +83,7 @@ pub enum StartError {
     #[error("{error} (waited iggy_start_timeout = {waited:?})")]
     IggyAway {
         /// The last reason.
-        error: LogError,
+        error: Box<StartError>,
         /// How long it was tried.
         waited: Duration,
     },
@@ -125,7 +125,11 @@ impl Gateway {
     }
 
     /// Starts a gateway on `log`.
-    pub async fn start_on(config: Config, map: TopicMap, log: Arc<dyn Log>) -> Result<Arc<Self>, StartError> {
+    pub async fn start_on(
+        config: Config,
+        map: TopicMap,
+        log: Arc<dyn Log>,
+    ) -> Result<Arc<Self>, StartError> {
         let mut listeners = Vec::with_capacity(config.listen.len());
         let mut addresses = Vec::with_capacity(config.listen.len());
         for &address in &config.listen {
@@ -134,10 +138,14 @@ impl Gateway {
             addresses.push(listener.local_addr().map_err(failed)?);
             listeners.push(listener);
         }
-        reach(&*log, config.iggy.start_timeout).await?;
         let targets = Arc::new(Targets::new(log.clone(), &map));
+        with_patience(config.iggy.start_timeout, async || Ok(log.ping().await?)).await?;
         for (rule, target, plan) in map.constant_targets() {
-            targets.ensure(rule, &target, &plan).await?;
+            with_patience(config.iggy.start_timeout, async || {
+                targets.ensure(rule, &target, &plan).await?;
+                Ok(())
+            })
+            .await?;
         }
         let context = Arc::new(Context {
             counters: Arc::default(),
@@ -161,17 +169,27 @@ impl Gateway {
             stop: CancellationToken::new(),
             roles: Mutex::default(),
         });
-        gateway.spawn(health::watch(gateway.context.health.clone(), gateway.log.clone()));
+        gateway.spawn(health::watch(
+            gateway.context.health.clone(),
+            gateway.log.clone(),
+        ));
         let context = gateway.context.clone();
-        gateway.spawn(evict_silent(gateway.context.config.limits.ack_timeout, move |is_silent| {
-            context.sessions.for_each(|_, live| {
-                if is_silent(&live.outbox) {
-                    live.end.end(End::Silent);
-                }
-            });
-        }));
+        gateway.spawn(evict_silent(
+            gateway.context.config.limits.ack_timeout,
+            move |is_silent| {
+                context.sessions.for_each(|_, live| {
+                    if is_silent(&live.outbox) {
+                        live.end.end(End::Silent);
+                    }
+                });
+            },
+        ));
         for listener in listeners {
-            gateway.spawn(listener::accept(listener, gateway.connections.clone(), gateway.context.clone()));
+            gateway.spawn(listener::accept(
+                listener,
+                gateway.connections.clone(),
+                gateway.context.clone(),
+            ));
         }
         tracing::info!(
             gateway = gateway.context.config.name,
@@ -278,10 +296,18 @@ impl Gateway {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        self.context.sessions.for_each(|_, live| live.end.end(End::Stopping));
+        self.context
+            .sessions
+            .for_each(|_, live| live.end.end(End::Stopping));
         self.connections.tasks.close();
-        if timeout(grace + STOP_SLACK, self.connections.tasks.wait()).await.is_err() {
-            tracing::warn!(clients = self.context.sessions.len(), "connections did not end in time");
+        if timeout(grace + STOP_SLACK, self.connections.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                clients = self.context.sessions.len(),
+                "connections did not end in time"
+            );
         }
         for role in [Role::Ingest, Role::Delivery] {
             self.remove_role(role).await;
@@ -295,7 +321,10 @@ async fn read_map(config: &Config) -> Result<TopicMap, StartError> {
     let path = &config.topic_map;
     let text = tokio::fs::read_to_string(path)
         .await
-        .map_err(|error| StartError::MapFile { path: path.clone(), error })?;
+        .map_err(|error| StartError::MapFile {
+            path: path.clone(),
+            error,
+        })?;
     let map = TopicMap::compile(&path.display().to_string(), &text).map_err(StartError::Map)?;
     for warning in map.warnings() {
         tracing::warn!("{warning}");
@@ -303,22 +332,35 @@ async fn read_map(config: &Config) -> Result<TopicMap, StartError> {
     Ok(map)
 }
 
-/// Tries to reach Iggy for `patience`. A refusal that no waiting changes ends it at once.
-async fn reach(log: &dyn Log, patience: Duration) -> Result<(), StartError> {
-    let started = Instant::now();
+impl StartError {
+    fn is_transient(&self) -> bool {
+        match self {
+            Self::Log(error) => error.is_transient(),
+            Self::Target(error) => error.is_transient(),
+            _ => false,
+        }
+    }
+}
+
+/// Asks Iggy until it answers, for at most `patience`. A refusal that no waiting changes ends it at once.
+async fn with_patience(
+    patience: Duration,
+    ask: impl AsyncFn() -> Result<(), StartError>,
+) -> Result<(), StartError> {
+    let deadline = Instant::now() + patience;
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
     loop {
-        let left = patience.saturating_sub(started.elapsed());
-        let asked = timeout(left.max(Duration::from_millis(1)), log.ping()).await;
-        let error = match asked {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) if !error.is_transient() => return Err(error.into()),
-            Ok(Err(error)) => error,
-            Err(_) => LogError::Timeout(left),
+        let error = match timeout_at(deadline, ask()).await {
+            Ok(Err(error)) if error.is_transient() => error,
+            Ok(answered) => return answered,
+            Err(_) => LogError::Timeout(patience).into(),
         };
         let pause = backoff.next_pause();
-        if started.elapsed() + pause >= patience {
-            return Err(StartError::IggyAway { error, waited: patience });
+        if Instant::now() + pause >= deadline {
+            return Err(StartError::IggyAway {
+                error: Box::new(error),
+                waited: patience,
+            });
         }
         sleep(pause).await;
     }

@@ -25,13 +25,20 @@ const INTERVAL_AWAY: Duration = Duration::from_millis(500);
 impl Health {
     /// Iggy answered now.
     pub fn new(now: Instant) -> Self {
-        Self { origin: now, away_since: AtomicU64::new(0) }
+        Self {
+            origin: now,
+            away_since: AtomicU64::new(0),
+        }
     }
 
     /// For how long Iggy has been away; `None` if it answered when it was last asked.
     pub fn away_for(&self) -> Option<Duration> {
         let since = self.away_since.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(self.origin.elapsed().saturating_sub(Duration::from_millis(since)))
+        Some(
+            self.origin
+                .elapsed()
+                .saturating_sub(Duration::from_millis(since)),
+        )
     }
 
     fn answered(&self) {

@@ -53,7 +53,14 @@ impl Connections {
         let here = open.by_address.entry(address).or_insert(0);
         *here += 1;
         let here = *here;
-        (Counted { open: self.open.clone(), address }, open.all, here)
+        (
+            Counted {
+                open: self.open.clone(),
+                address,
+            },
+            open.all,
+            here,
+        )
     }
 }
 
@@ -98,7 +105,10 @@ fn open(stream: TcpStream, peer: SocketAddr, connections: &Connections, context:
     let refuse = if all > limits.max_connections {
         Some(Refused::TooMany(limits.max_connections, "max_connections"))
     } else if here > limits.max_connections_per_address {
-        Some(Refused::TooMany(limits.max_connections_per_address, "max_connections_per_address"))
+        Some(Refused::TooMany(
+            limits.max_connections_per_address,
+            "max_connections_per_address",
+        ))
     } else {
         None
     };

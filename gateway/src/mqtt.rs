@@ -211,7 +211,8 @@ pub struct ClientId(Arc<str>);
 impl ClientId {
     /// `None` if `text` is empty, longer than [`MAX_CLIENT_ID_BYTES`] or contains U+0000.
     pub fn new(text: &str) -> Option<Self> {
-        (!text.is_empty() && text.len() <= MAX_CLIENT_ID_BYTES && !text.contains('\0')).then(|| Self(Arc::from(text)))
+        (!text.is_empty() && text.len() <= MAX_CLIENT_ID_BYTES && !text.contains('\0'))
+            .then(|| Self(Arc::from(text)))
     }
 
     /// The id as text.
@@ -232,7 +233,22 @@ mod tests {
 
     #[test]
     fn a_topic_name_may_have_empty_levels_spaces_and_any_unicode_but_nul_and_wildcards() {
-        for topic in ["a", "/", "//", "a//b", "/a", "a/", "Living Room/Lamp 1", "ü/東京/🚀", "*", "a>b", "%2F", "\"q\"", "a ", "\u{feff}x"] {
+        for topic in [
+            "a",
+            "/",
+            "//",
+            "a//b",
+            "/a",
+            "a/",
+            "Living Room/Lamp 1",
+            "ü/東京/🚀",
+            "*",
+            "a>b",
+            "%2F",
+            "\"q\"",
+            "a ",
+            "\u{feff}x",
+        ] {
             assert_eq!(TopicName::new(topic).unwrap().as_str(), topic);
         }
         assert_eq!(TopicName::new(""), Err(TopicError::Empty));
@@ -246,15 +262,34 @@ mod tests {
     #[test]
     fn a_wildcard_of_a_filter_fills_its_whole_level_and_hash_is_last() {
         for filter in ["#", "+", "a/#", "+/b/#", "a/+/c", "/+", "+/"] {
-            assert_eq!(TopicFilter::new(filter).unwrap().concrete(), None, "{filter}");
+            assert_eq!(
+                TopicFilter::new(filter).unwrap().concrete(),
+                None,
+                "{filter}"
+            );
         }
         for filter in ["a/#/b", "a#", "#a", "##"] {
-            assert_eq!(TopicFilter::new(filter), Err(TopicError::MisplacedHash), "{filter}");
+            assert_eq!(
+                TopicFilter::new(filter),
+                Err(TopicError::MisplacedHash),
+                "{filter}"
+            );
         }
         for filter in ["a+", "+a/b", "a/b+"] {
-            assert_eq!(TopicFilter::new(filter), Err(TopicError::MisplacedPlus), "{filter}");
+            assert_eq!(
+                TopicFilter::new(filter),
+                Err(TopicError::MisplacedPlus),
+                "{filter}"
+            );
         }
-        assert_eq!(TopicFilter::new("a//b").unwrap().concrete().unwrap().as_str(), "a//b");
+        assert_eq!(
+            TopicFilter::new("a//b")
+                .unwrap()
+                .concrete()
+                .unwrap()
+                .as_str(),
+            "a//b"
+        );
     }
 
     #[test]

@@ -134,6 +134,10 @@ mod tests {
         let snapshot = counters.snapshot();
         assert!(snapshot.contains(&("appends", 3)));
         assert!(snapshot.contains(&("takeovers", 1)));
-        assert!(snapshot.iter().all(|(name, n)| ["appends", "takeovers"].contains(name) || *n == 0));
+        assert!(
+            snapshot
+                .iter()
+                .all(|(name, n)| ["appends", "takeovers"].contains(name) || *n == 0)
+        );
     }
 }

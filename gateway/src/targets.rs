@@ -26,7 +26,9 @@ pub enum TargetError {
         target: Target,
     },
     /// The map's bound on streams that come from captures is reached.
-    #[error("{rule}: {target} would be one stream more than max_streams = {bound} allows; raise it, or narrow the rule")]
+    #[error(
+        "{rule}: {target} would be one stream more than max_streams = {bound} allows; raise it, or narrow the rule"
+    )]
     TooManyStreams {
         /// The rule that leads there.
         rule: RuleId,
@@ -36,7 +38,9 @@ pub enum TargetError {
         bound: u32,
     },
     /// The map's bound on topics that come from captures is reached.
-    #[error("{rule}: {target} would be one topic more than max_topics = {bound} allows; raise it, or narrow the rule")]
+    #[error(
+        "{rule}: {target} would be one topic more than max_topics = {bound} allows; raise it, or narrow the rule"
+    )]
     TooManyTopics {
         /// The rule that leads there.
         rule: RuleId,
@@ -81,7 +85,10 @@ impl Targets {
         Self {
             log,
             bounds: map.bounds(),
-            constant: map.constant_targets().map(|(_, target, _)| target).collect(),
+            constant: map
+                .constant_targets()
+                .map(|(_, target, _)| target)
+                .collect(),
             known: RwLock::default(),
             making: tokio::sync::Mutex::default(),
         }
@@ -111,7 +118,11 @@ impl Targets {
         if let Some(info) = self.known(target) {
             return Ok(info);
         }
-        let failed = |error| TargetError::Log { rule, target: target.clone(), error };
+        let failed = |error| TargetError::Log {
+            rule,
+            target: target.clone(),
+            error,
+        };
         let info = match self.log.topic(target).await.map_err(failed)? {
             Some(info) => {
                 self.check_bounds(rule, target)?;
@@ -123,9 +134,16 @@ impl Targets {
                 tracing::info!(%target, %rule, partitions = info.partitions, "topic created in Iggy");
                 info
             }
-            None => return Err(TargetError::Missing { rule, target: target.clone() }),
+            None => {
+                return Err(TargetError::Missing {
+                    rule,
+                    target: target.clone(),
+                });
+            }
         };
-        if plan.spec.durability == Durability::Persisted && info.durability == Some(Durability::Commit) {
+        if plan.spec.durability == Durability::Persisted
+            && info.durability == Some(Durability::Commit)
+        {
             tracing::warn!(
                 %target, %rule,
                 "the topic's durability in Iggy is weaker than its rule asks: on a single server a PUBACK does not \
@@ -140,18 +158,35 @@ impl Targets {
         if self.constant.contains(target) {
             return Ok(());
         }
-        let Bounds { max_streams, max_topics } = self.bounds;
+        let Bounds {
+            max_streams,
+            max_topics,
+        } = self.bounds;
         let known = self.known.read();
         let dynamic = || known.keys().filter(|known| !self.constant.contains(known));
         if dynamic().count() >= max_topics as usize {
-            return Err(TargetError::TooManyTopics { rule, target: target.clone(), bound: max_topics });
+            return Err(TargetError::TooManyTopics {
+                rule,
+                target: target.clone(),
+                bound: max_topics,
+            });
         }
-        let is_constant_stream = |stream: &Name| self.constant.iter().any(|constant| constant.stream == *stream);
-        let streams: HashSet<&Name> =
-            dynamic().map(|known| &known.stream).filter(|stream| !is_constant_stream(stream)).collect();
+        let is_constant_stream = |stream: &Name| {
+            self.constant
+                .iter()
+                .any(|constant| constant.stream == *stream)
+        };
+        let streams: HashSet<&Name> = dynamic()
+            .map(|known| &known.stream)
+            .filter(|stream| !is_constant_stream(stream))
+            .collect();
         let is_new = !streams.contains(&target.stream) && !is_constant_stream(&target.stream);
         if is_new && streams.len() >= max_streams as usize {
-            return Err(TargetError::TooManyStreams { rule, target: target.clone(), bound: max_streams });
+            return Err(TargetError::TooManyStreams {
+                rule,
+                target: target.clone(),
+                bound: max_streams,
+            });
         }
         Ok(())
     }

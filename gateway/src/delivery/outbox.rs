@@ -147,10 +147,16 @@ impl Outbox {
         self.id
     }
 
-    /// Appends a control packet, ahead of all queued copies.
-    pub fn control(&self, encode: impl FnOnce(&mut BytesMut)) {
-        encode(&mut self.state.lock().control);
+    /// Appends a control packet, ahead of all queued copies. Says whether there is still someone to send it to.
+    pub fn control(&self, encode: impl FnOnce(&mut BytesMut)) -> bool {
+        let mut state = self.state.lock();
+        if state.closed {
+            return false;
+        }
+        encode(&mut state.control);
+        drop(state);
         self.writer.notify_one();
+        true
     }
 
     /// Waits while more than `bytes` of control packets have not been taken by the writer. A client that asks and never

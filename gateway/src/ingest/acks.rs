@@ -55,7 +55,9 @@ impl AckOrder {
 
     /// Settles slot `number` and hands out everything that has come to be the oldest.
     pub fn settle(&mut self, number: u64, verdict: Verdict, mut release: impl FnMut(Released)) {
-        let slot = number.checked_sub(self.first).and_then(|at| self.slots.get_mut(usize::try_from(at).ok()?));
+        let slot = number
+            .checked_sub(self.first)
+            .and_then(|at| self.slots.get_mut(usize::try_from(at).ok()?));
         if let Some((_, settled)) = slot {
             settled.get_or_insert(verdict);
         }
@@ -92,7 +94,11 @@ pub struct Acks {
 impl Acks {
     /// Nothing waits yet.
     pub fn new(writer: Arc<dyn AckWriter>) -> Arc<Self> {
-        Arc::new(Self { order: Mutex::default(), writer, room: Notify::new() })
+        Arc::new(Self {
+            order: Mutex::default(),
+            writer,
+            room: Notify::new(),
+        })
     }
 
     /// See [`AckOrder::expect`].

@@ -66,7 +66,13 @@ const MAX_REVIVALS: usize = 3;
 impl Lane {
     /// An empty lane.
     pub fn new(triple: Triple, rule: RuleId, plan: TopicPlan, ingest: &Arc<Ingest>) -> Arc<Self> {
-        Arc::new(Self { triple, rule, plan, ingest: Arc::downgrade(ingest), queue: Mutex::default() })
+        Arc::new(Self {
+            triple,
+            rule,
+            plan,
+            ingest: Arc::downgrade(ingest),
+            queue: Mutex::default(),
+        })
     }
 
     /// Queues `entry` and makes sure that a task is at work.
@@ -83,7 +89,9 @@ impl Lane {
 
     async fn run(self: Arc<Self>) {
         while let Some(ingest) = self.ingest.upgrade() {
-            let Some(batch) = self.next_batch(&ingest) else { return };
+            let Some(batch) = self.next_batch(&ingest) else {
+                return;
+            };
             tokio::select! {
                 biased;
                 () = ingest.stop.cancelled() => {}
@@ -116,21 +124,33 @@ impl Lane {
     async fn append(&self, ingest: &Ingest, batch: Vec<Entry>) {
         let mut records = Vec::with_capacity(batch.len());
         let mut waiting = Vec::with_capacity(batch.len());
-        for Entry { record, ticket, room } in batch {
+        for Entry {
+            record,
+            ticket,
+            room,
+        } in batch
+        {
             records.push(record);
             waiting.push((ticket, room));
         }
         match self.append_until_known(ingest, &records).await {
-            Ok(evidence) => waiting.into_iter().for_each(|(ticket, _)| ticket.stored(evidence)),
+            Ok(evidence) => waiting
+                .into_iter()
+                .for_each(|(ticket, _)| ticket.stored(evidence)),
             Err(error) if records.len() > 1 && may_blame_one(&error) => {
                 for (record, (ticket, _room)) in records.iter().zip(waiting) {
-                    match self.append_until_known(ingest, std::slice::from_ref(record)).await {
+                    match self
+                        .append_until_known(ingest, std::slice::from_ref(record))
+                        .await
+                    {
                         Ok(evidence) => ticket.stored(evidence),
                         Err(error) => self.refuse(ticket, &error),
                     }
                 }
             }
-            Err(error) => waiting.into_iter().for_each(|(ticket, _)| self.refuse(ticket, &error)),
+            Err(error) => waiting
+                .into_iter()
+                .for_each(|(ticket, _)| self.refuse(ticket, &error)),
         }
     }
 
@@ -140,7 +160,11 @@ impl Lane {
     }
 
     /// Appends until the outcome is known: committed, or refused for good.
-    async fn append_until_known(&self, ingest: &Ingest, records: &[Record]) -> Result<Committed, LogError> {
+    async fn append_until_known(
+        &self,
+        ingest: &Ingest,
+        records: &[Record],
+    ) -> Result<Committed, LogError> {
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
         let mut revivals = 0;
         loop {
@@ -172,10 +196,18 @@ impl Lane {
     /// The topic has vanished: makes it anew if its rule says so.
     async fn revive(&self, ingest: &Ingest, gone: &LogError) -> Result<(), LogError> {
         ingest.targets.forget(&self.triple.target);
-        match ingest.targets.ensure(self.rule, &self.triple.target, &self.plan).await {
+        match ingest
+            .targets
+            .ensure(self.rule, &self.triple.target, &self.plan)
+            .await
+        {
             Ok(info) => {
                 ingest.repartition(&self.triple.target, info.partitions);
-                if self.triple.partition < info.partitions { Ok(()) } else { Err(gone.clone()) }
+                if self.triple.partition < info.partitions {
+                    Ok(())
+                } else {
+                    Err(gone.clone())
+                }
             }
             Err(error) if error.is_transient() => Ok(()),
             Err(error) => Err(LogError::NoSuchTarget(error.to_string())),

@@ -119,7 +119,9 @@ impl Ingest {
             },
             self.ids.next(),
         );
-        let bytes = u32::try_from(record.size()).unwrap_or(u32::MAX).min(self.room_bytes);
+        let bytes = u32::try_from(record.size())
+            .unwrap_or(u32::MAX)
+            .min(self.room_bytes);
         let room = if publish.qos == QoS::AtMostOnce {
             match self.room.clone().try_acquire_many_owned(bytes) {
                 Ok(room) => room,
@@ -132,7 +134,14 @@ impl Ingest {
                 Err(_) => return,
             }
         };
-        self.enqueue(resolution, Entry { record, ticket, room });
+        self.enqueue(
+            resolution,
+            Entry {
+                record,
+                ticket,
+                room,
+            },
+        );
     }
 
     /// One lock for all lanes: it is held for two map operations, and gives the order in which publishes to a topic
@@ -141,19 +150,28 @@ impl Ingest {
         let mut all = self.lanes.lock();
         if !all.contains_key(&resolution.target) {
             let lanes = match self.targets.known(&resolution.target) {
-                Some(info) => Lanes::Known { lanes: vec![None; info.partitions.max(1) as usize], turn: 0 },
+                Some(info) => Lanes::Known {
+                    lanes: vec![None; info.partitions.max(1) as usize],
+                    turn: 0,
+                },
                 None => {
                     let ingest = self.clone();
                     let resolution = resolution.clone();
-                    self.tasks.spawn(async move { ingest.look_up(resolution).await });
+                    self.tasks
+                        .spawn(async move { ingest.look_up(resolution).await });
                     Lanes::Pending(VecDeque::new())
                 }
             };
             all.insert(resolution.target.clone(), lanes);
         }
-        let Some(lanes) = all.get_mut(&resolution.target) else { return };
+        let Some(lanes) = all.get_mut(&resolution.target) else {
+            return;
+        };
         match lanes {
-            Lanes::Pending(waiting) => waiting.push_back(Waiting { key: resolution.key, entry }),
+            Lanes::Pending(waiting) => waiting.push_back(Waiting {
+                key: resolution.key,
+                entry,
+            }),
             Lanes::Known { lanes, turn } => {
                 self.to_lane(lanes, turn, &resolution, resolution.key.as_ref(), entry);
             }
@@ -176,9 +194,14 @@ impl Ingest {
             }
         };
         // A partition is always below the count, and the count is at least 1.
-        let Some(place) = lanes.get_mut(partition) else { return };
+        let Some(place) = lanes.get_mut(partition) else {
+            return;
+        };
         let lane = place.get_or_insert_with(|| {
-            let triple = Triple { target: resolution.target.clone(), partition: partition as u32 };
+            let triple = Triple {
+                target: resolution.target.clone(),
+                partition: partition as u32,
+            };
             Lane::new(triple, resolution.rule, resolution.plan.clone(), self)
         });
         lane.push(self, entry);
@@ -205,12 +228,16 @@ impl Ingest {
                 Err(error) => {
                     tracing::warn!(%error, "publishes refused");
                     let waiting = self.take_pending(&resolution.target);
-                    return waiting.into_iter().for_each(|waiting| waiting.entry.ticket.refused());
+                    return waiting
+                        .into_iter()
+                        .for_each(|waiting| waiting.entry.ticket.refused());
                 }
             }
         };
         let mut all = self.lanes.lock();
-        let Some(Lanes::Pending(waiting)) = all.remove(&resolution.target) else { return };
+        let Some(Lanes::Pending(waiting)) = all.remove(&resolution.target) else {
+            return;
+        };
         let mut lanes = vec![None; info.partitions.max(1) as usize];
         let mut turn = 0;
         for Waiting { key, entry } in waiting {
@@ -241,7 +268,9 @@ impl Ingest {
         self.room.close();
         self.tasks.close();
         if timeout(grace, self.tasks.wait()).await.is_err() {
-            tracing::warn!("appends did not finish in time; their clients get no PUBACK and will send again");
+            tracing::warn!(
+                "appends did not finish in time; their clients get no PUBACK and will send again"
+            );
         }
         self.stop.cancel();
         self.tasks.wait().await;
@@ -256,7 +285,10 @@ struct MessageIds {
 
 impl MessageIds {
     fn new() -> Self {
-        Self { random: u128::from(rand::random::<u64>()) << 64, count: AtomicU64::new(1) }
+        Self {
+            random: u128::from(rand::random::<u64>()) << 64,
+            count: AtomicU64::new(1),
+        }
     }
 
     fn next(&self) -> u128 {

@@ -24,7 +24,11 @@ impl Ticket {
     pub fn new(counters: &Arc<Counters>, acks: &Arc<Acks>, packet_id: Option<PacketId>) -> Self {
         counters.publishes_received.increment();
         let waiting = packet_id.map(|id| (acks.clone(), acks.expect(id)));
-        Self { counters: counters.clone(), waiting, settled: false }
+        Self {
+            counters: counters.clone(),
+            waiting,
+            settled: false,
+        }
     }
 
     fn settle(mut self, verdict: Verdict) {

@@ -20,13 +20,20 @@ pub struct Appends {
 impl Appends {
     /// What is notified after each append to `triple`, until [`Appends::forget`].
     pub fn listen(&self, triple: &Triple) -> Arc<Notify> {
-        self.listeners.write().entry(triple.clone()).or_default().clone()
+        self.listeners
+            .write()
+            .entry(triple.clone())
+            .or_default()
+            .clone()
     }
 
     /// Ends the listening of `listener`, unless another has begun for the same partition since.
     pub fn forget(&self, triple: &Triple, listener: &Arc<Notify>) {
         let mut listeners = self.listeners.write();
-        if listeners.get(triple).is_some_and(|current| Arc::ptr_eq(current, listener)) {
+        if listeners
+            .get(triple)
+            .is_some_and(|current| Arc::ptr_eq(current, listener))
+        {
             listeners.remove(triple);
         }
     }

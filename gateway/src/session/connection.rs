@@ -23,7 +23,8 @@ use crate::log::Triple;
 use crate::mqtt::{ClientId, PacketId, QoS, TopicFilter, TopicName};
 use crate::observe::Counters;
 use crate::wire::{
-    ConnectReturnCode, Packet, Publish, Subscribe, SubscribeReturnCode, Unsubscribe, Violation, encode,
+    ConnectReturnCode, Packet, Publish, Subscribe, SubscribeReturnCode, Unsubscribe, Violation,
+    encode,
 };
 
 /// More bytes of answers than this, not taken by the client, stop reading from it.
@@ -49,8 +50,13 @@ enum Ended {
 }
 
 /// Serves the client at the other end of `read` and `write`. `refuse` is what the listener has found against it.
-pub async fn serve<R, W>(context: Arc<Context>, read: R, mut write: W, peer: SocketAddr, refuse: Option<Refused>)
-where
+pub async fn serve<R, W>(
+    context: Arc<Context>,
+    read: R,
+    mut write: W,
+    peer: SocketAddr,
+    refuse: Option<Refused>,
+) where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
@@ -62,9 +68,14 @@ where
         () = context.stopping.cancelled() => return,
         admitted = gate::admit(&context, &mut incoming, refuse) => admitted,
     };
-    let Admitted { client, max_silence } = match admitted {
+    let Admitted {
+        client,
+        max_silence,
+    } = match admitted {
         Ok(admitted) => admitted,
-        Err(refused) => return turn_away(refused, &counters, incoming.into_stream(), write, peer).await,
+        Err(refused) => {
+            return turn_away(refused, &counters, incoming.into_stream(), write, peer).await;
+        }
     };
     let mut connection = Connection::enter(&context, client, max_silence);
     let outbox = connection.outbox.clone();
@@ -113,8 +124,13 @@ where
     }
 }
 
-async fn turn_away<R, W>(refused: Refused, counters: &Counters, read: R, mut write: W, peer: SocketAddr)
-where
+async fn turn_away<R, W>(
+    refused: Refused,
+    counters: &Counters,
+    read: R,
+    mut write: W,
+    peer: SocketAddr,
+) where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
@@ -132,7 +148,11 @@ where
     if let Some(code) = refused.answer() {
         let mut answer = bytes::BytesMut::new();
         encode::connack(code, &mut answer);
-        let _ = timeout(CLOSE_LIMIT, tokio::io::AsyncWriteExt::write_all(&mut write, &answer)).await;
+        let _ = timeout(
+            CLOSE_LIMIT,
+            tokio::io::AsyncWriteExt::write_all(&mut write, &answer),
+        )
+        .await;
     }
     writer::close(read, write, CLOSE_LIMIT).await;
 }
@@ -165,8 +185,9 @@ struct Answers {
 
 impl AckWriter for Answers {
     fn puback(&self, id: PacketId) {
-        self.outbox.control(|out| encode::puback(id, out));
-        self.counters.pubacks_sent.increment();
+        if self.outbox.control(|out| encode::puback(id, out)) {
+            self.counters.pubacks_sent.increment();
+        }
     }
 
     fn close(&self) {
@@ -185,11 +206,17 @@ impl Connection {
             Instant::now(),
         ));
         let end = Arc::new(EndSignal::default());
-        let acks =
-            Acks::new(Arc::new(Answers { outbox: outbox.clone(), end: end.clone(), counters: counters.clone() }));
+        let acks = Acks::new(Arc::new(Answers {
+            outbox: outbox.clone(),
+            end: end.clone(),
+            counters: counters.clone(),
+        }));
         let subscription_count = Arc::new(AtomicUsize::new(0));
-        let live =
-            Live { outbox: outbox.clone(), end: end.clone(), subscriptions: subscription_count.clone() };
+        let live = Live {
+            outbox: outbox.clone(),
+            end: end.clone(),
+            subscriptions: subscription_count.clone(),
+        };
         if context.sessions.enter(&client, live) {
             counters.takeovers.increment();
         }
@@ -232,7 +259,9 @@ impl Connection {
                 Packet::PubAck(id) => self.outbox.acknowledge(id, Instant::now()),
                 Packet::Subscribe(subscribe) => self.subscribe(subscribe).await,
                 Packet::Unsubscribe(unsubscribe) => self.unsubscribe(&unsubscribe),
-                Packet::PingReq => self.outbox.control(encode::pingresp),
+                Packet::PingReq => {
+                    self.outbox.control(encode::pingresp);
+                }
                 Packet::Disconnect => return Ended::Disconnected,
                 // The decoder lets only the first packet be a CONNECT.
                 Packet::Connect(_) => return Ended::Violation(Violation::SecondConnect),
@@ -273,13 +302,17 @@ impl Connection {
                 }
             });
         }
-        self.subscription_count.store(self.subscriptions.len(), Ordering::SeqCst);
+        self.subscription_count
+            .store(self.subscriptions.len(), Ordering::SeqCst);
         // If the role ended meanwhile, it may not have seen this connection's subscriptions.
         let now = self.context.delivery.load_full();
-        if !self.subscriptions.is_empty() && now.as_ref().map(Arc::as_ptr) != delivery.as_ref().map(Arc::as_ptr) {
+        if !self.subscriptions.is_empty()
+            && now.as_ref().map(Arc::as_ptr) != delivery.as_ref().map(Arc::as_ptr)
+        {
             self.end.end(End::DeliveryEnded);
         }
-        self.outbox.control(|out| encode::suback(subscribe.packet_id, &codes, out));
+        self.outbox
+            .control(|out| encode::suback(subscribe.packet_id, &codes, out));
     }
 
     async fn subscribe_one(
@@ -288,18 +321,28 @@ impl Connection {
         filter: &TopicFilter,
         qos: QoS,
     ) -> Result<(), String> {
-        let topic = filter.concrete().ok_or("filters with wildcards are not served yet; subscribe to whole topics")?;
+        let topic = filter
+            .concrete()
+            .ok_or("filters with wildcards are not served yet; subscribe to whole topics")?;
         let delivery = delivery.ok_or("no sink connector is attached to this gateway")?;
         let max = self.context.config.limits.max_subscriptions;
         if self.subscriptions.len() >= max && !self.subscriptions.contains_key(filter) {
             return Err(format!("the client has max_subscriptions = {max} already"));
         }
-        let resolution = self.context.map.resolve(&topic).map_err(|refusal| refusal.to_string())?;
+        let resolution = self
+            .context
+            .map
+            .resolve(&topic)
+            .map_err(|refusal| refusal.to_string())?;
         // As long as clients may connect, they may also wait for Iggy here; then they are told.
         let deadline = Instant::now() + self.context.config.iggy.grace;
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
         let info = loop {
-            let asked = self.context.targets.ensure(resolution.rule, &resolution.target, &resolution.plan).await;
+            let asked = self
+                .context
+                .targets
+                .ensure(resolution.rule, &resolution.target, &resolution.plan)
+                .await;
             match asked {
                 Err(error) if error.is_transient() && Instant::now() < deadline => {
                     sleep(backoff.next_pause()).await;
@@ -315,19 +358,32 @@ impl Connection {
             None => 0..info.partitions,
         };
         let triples: Vec<Triple> = partitions
-            .map(|partition| Triple { target: resolution.target.clone(), partition })
+            .map(|partition| Triple {
+                target: resolution.target.clone(),
+                partition,
+            })
             .collect();
-        while let Err(error) = delivery.subscribe(&self.outbox, &topic, qos, &triples).await {
+        while let Err(error) = delivery
+            .subscribe(&self.outbox, &topic, qos, &triples)
+            .await
+        {
             if !error.is_transient() || Instant::now() >= deadline {
                 return Err(error.to_string());
             }
             sleep(backoff.next_pause()).await;
         }
-        let subscription = Subscription { topic: topic.detached(), triples };
+        let subscription = Subscription {
+            topic: topic.detached(),
+            triples,
+        };
         if let Some(before) = self.subscriptions.insert(filter.detached(), subscription) {
             // The number of partitions may have changed since.
             let now = &self.subscriptions[filter].triples;
-            let gone: Vec<Triple> = before.triples.into_iter().filter(|triple| !now.contains(triple)).collect();
+            let gone: Vec<Triple> = before
+                .triples
+                .into_iter()
+                .filter(|triple| !now.contains(triple))
+                .collect();
             delivery.unsubscribe(self.outbox.id(), &topic, &gone);
         }
         Ok(())
@@ -341,9 +397,11 @@ impl Connection {
                 delivery.unsubscribe(self.outbox.id(), &gone.topic, &gone.triples);
             }
         }
-        self.subscription_count.store(self.subscriptions.len(), Ordering::Relaxed);
+        self.subscription_count
+            .store(self.subscriptions.len(), Ordering::Relaxed);
         // 3.10.4-5: also if there was no such subscription.
-        self.outbox.control(|out| encode::unsuback(unsubscribe.packet_id, out));
+        self.outbox
+            .control(|out| encode::unsuback(unsubscribe.packet_id, out));
     }
 
     fn count(&self, ended: &Ended, peer: SocketAddr) {
@@ -379,7 +437,10 @@ impl Connection {
 fn is_of_a_publish(violation: &Violation) -> bool {
     matches!(
         violation,
-        Violation::PublishQos2 | Violation::PublishQos3 | Violation::DupWithQos0 | Violation::Topic(_)
+        Violation::PublishQos2
+            | Violation::PublishQos3
+            | Violation::DupWithQos0
+            | Violation::Topic(_)
     )
 }
 

@@ -35,7 +35,9 @@ pub enum Refused {
     #[error("{0}")]
     Violation(#[from] Violation),
     /// It asks for a session that outlives the connection.
-    #[error("CleanSession 0 is not served yet: no persistent sessions; connect with a clean session")]
+    #[error(
+        "CleanSession 0 is not served yet: no persistent sessions; connect with a clean session"
+    )]
     PersistentSession,
     /// It leaves a Will.
     #[error("Wills are not served yet; connect without one")]
@@ -44,7 +46,9 @@ pub enum Refused {
     #[error("Iggy has not been reachable for {0:?}")]
     IggyAway(Duration),
     /// There are as many connections as are allowed.
-    #[error("{0} connections are open, which is the limit {1}; raise it, or find out who opens so many")]
+    #[error(
+        "{0} connections are open, which is the limit {1}; raise it, or find out who opens so many"
+    )]
     TooMany(usize, &'static str),
 }
 
@@ -67,9 +71,12 @@ pub async fn admit<R: AsyncRead + Unpin>(
     incoming: &mut Incoming<R>,
     refuse: Option<Refused>,
 ) -> Result<Admitted, Refused> {
-    let connect = timeout(context.config.limits.connect_timeout, first_packet(incoming))
-        .await
-        .map_err(|_| Refused::Unfinished { timed_out: true })??;
+    let connect = timeout(
+        context.config.limits.connect_timeout,
+        first_packet(incoming),
+    )
+    .await
+    .map_err(|_| Refused::Unfinished { timed_out: true })??;
     if let Some(refused) = refuse {
         return Err(refused);
     }
@@ -85,15 +92,25 @@ pub async fn admit<R: AsyncRead + Unpin>(
         return Err(Refused::IggyAway(away));
     }
     let max_silence = max_silence(connect.keep_alive, context.config.limits.max_keep_alive);
-    Ok(Admitted { client: connect.client_id.unwrap_or_else(generated_id), max_silence })
+    Ok(Admitted {
+        client: connect.client_id.unwrap_or_else(generated_id),
+        max_silence,
+    })
 }
 
-async fn first_packet<R: AsyncRead + Unpin>(incoming: &mut Incoming<R>) -> Result<Connect, Refused> {
+async fn first_packet<R: AsyncRead + Unpin>(
+    incoming: &mut Incoming<R>,
+) -> Result<Connect, Refused> {
     loop {
         match incoming.packet()? {
             Some(Packet::Connect(connect)) => return Ok(*connect),
             // The decoder lets nothing else be first.
-            Some(_) => return Err(Violation::NotConnect { packet: "another packet" }.into()),
+            Some(_) => {
+                return Err(Violation::NotConnect {
+                    packet: "another packet",
+                }
+                .into());
+            }
             None => {}
         }
         if incoming.more().await == Read::End {
@@ -105,7 +122,11 @@ async fn first_packet<R: AsyncRead + Unpin>(incoming: &mut Incoming<R>) -> Resul
 /// One and a half times the keep-alive, which is the cap if the client announced none or more.
 fn max_silence(keep_alive: u16, cap: Duration) -> Option<Duration> {
     let announced = Duration::from_secs(keep_alive.into());
-    let effective = if announced.is_zero() { cap } else { announced.min(cap) };
+    let effective = if announced.is_zero() {
+        cap
+    } else {
+        announced.min(cap)
+    };
     effective.checked_mul(3).map(|thrice| thrice / 2)
 }
 

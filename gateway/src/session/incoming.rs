@@ -41,7 +41,12 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
             max_topic_length: limits.max_topic_length,
             max_topic_levels: limits.max_topic_levels,
         });
-        Self { stream, buffer: BytesMut::new(), decoder, read: MIN_READ }
+        Self {
+            stream,
+            buffer: BytesMut::new(),
+            decoder,
+            read: MIN_READ,
+        }
     }
 
     /// The next packet, if it is already here as a whole.

@@ -143,7 +143,10 @@ impl Sessions {
     /// The connection has ended. A newer one of the same client is left alone.
     pub fn leave(&self, client: &ClientId, connection: ConnectionId) {
         let mut live = self.live.lock();
-        if live.get(client).is_some_and(|current| current.outbox.id() == connection) {
+        if live
+            .get(client)
+            .is_some_and(|current| current.outbox.id() == connection)
+        {
             live.remove(client);
         }
     }
@@ -160,7 +163,10 @@ impl Sessions {
 
     /// Calls `act` for each connection; it must not call back.
     pub fn for_each(&self, mut act: impl FnMut(&ClientId, &Live)) {
-        self.live.lock().iter().for_each(|(client, live)| act(client, live));
+        self.live
+            .lock()
+            .iter()
+            .for_each(|(client, live)| act(client, live));
     }
 }
 
@@ -171,8 +177,18 @@ mod tests {
     use tokio::time::Instant;
 
     fn live(id: ConnectionId) -> Live {
-        let outbox = Outbox::new(id, &Limits::default(), Arc::default(), Arc::default(), Instant::now());
-        Live { outbox: Arc::new(outbox), end: Arc::default(), subscriptions: Arc::default() }
+        let outbox = Outbox::new(
+            id,
+            &Limits::default(),
+            Arc::default(),
+            Arc::default(),
+            Instant::now(),
+        );
+        Live {
+            outbox: Arc::new(outbox),
+            end: Arc::default(),
+            subscriptions: Arc::default(),
+        }
     }
 
     #[tokio::test]

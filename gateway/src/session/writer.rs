@@ -64,7 +64,11 @@ async fn write<W: AsyncWrite + Unpin>(
     Ok(())
 }
 
-async fn write_pieces<W: AsyncWrite + Unpin>(pieces: &[Bytes], stream: &mut W, stall: Duration) -> io::Result<()> {
+async fn write_pieces<W: AsyncWrite + Unpin>(
+    pieces: &[Bytes],
+    stream: &mut W,
+    stall: Duration,
+) -> io::Result<()> {
     for pieces in pieces.chunks(MAX_PIECES) {
         let mut slices = [IoSlice::new(&[]); MAX_PIECES];
         for (slice, piece) in slices.iter_mut().zip(pieces) {
@@ -74,7 +78,12 @@ async fn write_pieces<W: AsyncWrite + Unpin>(pieces: &[Bytes], stream: &mut W, s
         while !rest.is_empty() {
             let written = timeout(stall, stream.write_vectored(rest))
                 .await
-                .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the client has not read for ack_timeout"))??;
+                .map_err(|_| {
+                    io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "the client has not read for ack_timeout",
+                    )
+                })??;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -86,7 +95,11 @@ async fn write_pieces<W: AsyncWrite + Unpin>(pieces: &[Bytes], stream: &mut W, s
 
 /// Closes a stream so that the client gets what was written last: a socket that is closed with unread bytes answers them
 /// with a reset, which can overtake it. Takes at most `limit`.
-pub async fn close<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(mut read: R, mut write: W, limit: Duration) {
+pub async fn close<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    mut read: R,
+    mut write: W,
+    limit: Duration,
+) {
     let closing = async {
         if write.shutdown().await.is_err() {
             return;

@@ -15,7 +15,13 @@ pub(crate) enum Got {
     SubAck(u16, Vec<u8>),
     UnsubAck(u16),
     PingResp,
-    Publish { topic: String, payload: Vec<u8>, qos: u8, dup: bool, id: Option<u16> },
+    Publish {
+        topic: String,
+        payload: Vec<u8>,
+        qos: u8,
+        dup: bool,
+        id: Option<u16>,
+    },
 }
 
 impl Got {
@@ -65,7 +71,11 @@ pub(crate) fn publish(topic: &str, payload: &[u8], id: Option<u16>) -> Vec<u8> {
 impl Client {
     pub(crate) fn new(stream: DuplexStream) -> Self {
         let (read, write) = tokio::io::split(stream);
-        Self { read, write, buffer: VecDeque::new() }
+        Self {
+            read,
+            write,
+            buffer: VecDeque::new(),
+        }
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
@@ -132,8 +142,9 @@ impl Client {
     /// Reads on until the end; panics if there is none within two minutes.
     pub(crate) async fn rest(&mut self) -> Vec<Got> {
         let mut rest = Vec::new();
-        while let Some(got) =
-            timeout(Duration::from_secs(120), self.read_packet()).await.expect("no end within two minutes")
+        while let Some(got) = timeout(Duration::from_secs(120), self.read_packet())
+            .await
+            .expect("no end within two minutes")
         {
             rest.push(got);
         }

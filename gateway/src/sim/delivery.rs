@@ -22,8 +22,17 @@ async fn d8_topic_payload_and_qos_survive_the_round_trip() {
     ] {
         publisher.publish(topic, payload, id).await;
         match subscriber.take().await {
-            Got::Publish { topic: got, payload: bytes, qos: at, dup, .. } => {
-                assert_eq!((got.as_str(), bytes.as_slice(), at, dup), (topic, payload.as_bytes(), qos, false));
+            Got::Publish {
+                topic: got,
+                payload: bytes,
+                qos: at,
+                dup,
+                ..
+            } => {
+                assert_eq!(
+                    (got.as_str(), bytes.as_slice(), at, dup),
+                    (topic, payload.as_bytes(), qos, false)
+                );
             }
             other => panic!("{other:?}"),
         }
@@ -80,7 +89,9 @@ async fn a_subscription_without_a_key_gets_the_messages_of_all_partitions() {
     let mut publisher = sim.connect("p").await;
     let mut got = Vec::new();
     for id in 1..=9 {
-        publisher.publish("elsewhere", &id.to_string(), Some(id)).await;
+        publisher
+            .publish("elsewhere", &id.to_string(), Some(id))
+            .await;
         got.push(subscriber.take().await.text().to_owned());
     }
     got.sort();
@@ -114,11 +125,14 @@ async fn d4_only_what_is_acknowledged_with_everything_before_it_is_committed() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(commits(&sim).is_empty());
     subscriber.ack(ids[0]).await;
-    sim.until("committed", |sim| commits(sim).last() == Some(&0)).await;
+    sim.until("committed", |sim| commits(sim).last() == Some(&0))
+        .await;
     subscriber.ack(ids[1]).await;
-    sim.until("committed", |sim| commits(sim).last() == Some(&2)).await;
+    sim.until("committed", |sim| commits(sim).last() == Some(&2))
+        .await;
     subscriber.ack(ids[3]).await;
-    sim.until("committed", |sim| commits(sim).last() == Some(&4)).await;
+    sim.until("committed", |sim| commits(sim).last() == Some(&4))
+        .await;
     assert!(commits(&sim).is_sorted());
 }
 
@@ -137,19 +151,31 @@ async fn d7_a_subscriber_that_never_reads_delays_nobody_and_gets_the_rest_when_i
     fast.subscribe("d/1/x", 1).await;
     let mut publisher = sim.connect("p").await;
     for n in 0..500_u16 {
-        publisher.publish("d/1/x", &format!("{n:0100}"), Some(n + 1)).await;
+        publisher
+            .publish("d/1/x", &format!("{n:0100}"), Some(n + 1))
+            .await;
         assert_eq!(fast.take().await.text(), format!("{n:0100}"));
         publisher.next().await;
     }
     assert_eq!(sim.count("cursors_lagged"), 1);
     for n in 0..500 {
-        assert_eq!(slow.take().await.text(), format!("{n:0100}"), "no gap, nothing twice (D3)");
+        assert_eq!(
+            slow.take().await.text(),
+            format!("{n:0100}"),
+            "no gap, nothing twice (D3)"
+        );
     }
-    sim.until("rejoined", |sim| sim.count("cursors_lagged") == sim.count("cursors_rejoined")).await;
+    sim.until("rejoined", |sim| {
+        sim.count("cursors_lagged") == sim.count("cursors_rejoined")
+    })
+    .await;
     publisher.publish("d/1/x", "live", Some(1)).await;
     assert_eq!(slow.take().await.text(), "live");
     assert_eq!(fast.take().await.text(), "live");
-    sim.until("all committed", |sim| sim.log.commits(&device("1"), CONSUMER).last() == Some(&500)).await;
+    sim.until("all committed", |sim| {
+        sim.log.commits(&device("1"), CONSUMER).last() == Some(&500)
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,13 +190,22 @@ async fn qos_0_copies_that_find_no_room_are_dropped_and_counted() {
     slow.subscribe("d/1/x", 0).await;
     let mut publisher = sim.connect("p").await;
     for n in 0..200_u16 {
-        publisher.publish("d/1/x", &"x".repeat(100), Some(n + 1)).await;
+        publisher
+            .publish("d/1/x", &"x".repeat(100), Some(n + 1))
+            .await;
         publisher.next().await;
     }
-    sim.until("all routed", |sim| sim.count("records_read") == 200).await;
+    sim.until("all routed", |sim| sim.count("records_read") == 200)
+        .await;
     let dropped = sim.count("copies_dropped");
-    assert!(dropped > 100 && sim.count("copies_queued") + dropped == 200, "{dropped}");
-    sim.until("nothing held back", |sim| sim.log.commits(&device("1"), CONSUMER).last() < Some(&199)).await;
+    assert!(
+        dropped > 100 && sim.count("copies_queued") + dropped == 200,
+        "{dropped}"
+    );
+    sim.until("nothing held back", |sim| {
+        sim.log.commits(&device("1"), CONSUMER).last() < Some(&199)
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,7 +219,10 @@ async fn d7_a_client_that_never_acknowledges_is_closed_and_frees_the_offset() {
     let got = silent.rest().await;
     assert_eq!(got.len(), 1, "one copy, never sent again: {got:?}");
     assert_eq!(sim.count("evictions"), 1);
-    sim.until("committed", |sim| sim.log.commits(&device("1"), CONSUMER).last() == Some(&0)).await;
+    sim.until("committed", |sim| {
+        sim.log.commits(&device("1"), CONSUMER).last() == Some(&0)
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,7 +235,9 @@ async fn subscribing_again_changes_the_qos_and_brings_no_second_copy() {
         publisher.publish("d/1/x", &n.to_string(), Some(1)).await;
         publisher.next().await;
         match subscriber.take().await {
-            Got::Publish { payload, qos: at, .. } => {
+            Got::Publish {
+                payload, qos: at, ..
+            } => {
                 assert_eq!((payload, at), (n.to_string().into_bytes(), qos));
             }
             other => panic!("{other:?}"),
@@ -268,9 +308,13 @@ async fn a_log_that_became_shorter_is_read_on_at_its_new_end() {
         assert_eq!(subscriber.take().await.text(), "before");
     }
     sim.log.truncate(&device("1"), 2);
-    sim.until("noticed", |sim| sim.count("log_regressions") == 1).await;
+    sim.until("noticed", |sim| sim.count("log_regressions") == 1)
+        .await;
     while publisher.next().await != Got::PubAck(5) {}
     publisher.publish("d/1/x", "after", Some(6)).await;
     assert_eq!(subscriber.take().await.text(), "after");
-    assert_eq!(payloads(&sim.log.records(&device("1"))), ["before", "before", "after"]);
+    assert_eq!(
+        payloads(&sim.log.records(&device("1"))),
+        ["before", "before", "after"]
+    );
 }

@@ -9,7 +9,10 @@ use crate::mapping::envelope;
 use crate::mqtt::QoS;
 
 fn unreachable_error() -> LogError {
-    LogError::Unreachable { address: "memory".to_owned(), reason: "cut".to_owned() }
+    LogError::Unreachable {
+        address: "memory".to_owned(),
+        reason: "cut".to_owned(),
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -37,9 +40,18 @@ async fn a_publish_is_stored_with_its_headers_and_an_empty_payload_stays_empty()
     let record = &records[0];
     assert!(!record.payload.is_empty(), "Iggy stores no empty payload");
     let opened = envelope::open(record).unwrap();
-    assert_eq!((opened.topic.as_str(), opened.qos, opened.payload.len()), ("d/1/x", QoS::AtLeastOnce, 0));
-    assert_eq!(record.headers.get("mqtt.client_id"), Some(&HeaderValue::Text("dev".into())));
-    assert_eq!(record.headers.get("mqtt.packet_id"), Some(&HeaderValue::U16(3)));
+    assert_eq!(
+        (opened.topic.as_str(), opened.qos, opened.payload.len()),
+        ("d/1/x", QoS::AtLeastOnce, 0)
+    );
+    assert_eq!(
+        record.headers.get("mqtt.client_id"),
+        Some(&HeaderValue::Text("dev".into()))
+    );
+    assert_eq!(
+        record.headers.get("mqtt.packet_id"),
+        Some(&HeaderValue::U16(3))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +61,8 @@ async fn qos_0_is_stored_without_an_answer() {
     client.publish("elsewhere", "x", None).await;
     client.ping().await;
     assert_eq!(client.next().await, Got::PingResp);
-    sim.until("stored", |sim| sim.count("publishes_stored") == 1).await;
+    sim.until("stored", |sim| sim.count("publishes_stored") == 1)
+        .await;
     assert_eq!(payloads(&sim.log.records(&triple("rest", 0))), ["x"]);
 }
 
@@ -58,7 +71,8 @@ async fn n3_pubacks_keep_the_order_of_publishes_that_went_to_lanes_of_different_
     let sim = Sim::new().await;
     let mut client = sim.connect("a").await;
     // The first append to be asked for is the slow one.
-    sim.log.script(Call::Append, Fault::Delay(Duration::from_secs(5)));
+    sim.log
+        .script(Call::Append, Fault::Delay(Duration::from_secs(5)));
     for id in 1..=20 {
         client.publish(&format!("d/{id}/x"), "x", Some(id)).await;
     }
@@ -71,7 +85,8 @@ async fn n3_pubacks_keep_the_order_of_publishes_that_went_to_lanes_of_different_
 async fn n6_a_lost_reply_is_tried_again_with_the_same_ids_and_nothing_overtakes_it() {
     let sim = Sim::new().await;
     let mut client = sim.connect("a").await;
-    sim.log.script(Call::Append, Fault::LoseReply(unreachable_error()));
+    sim.log
+        .script(Call::Append, Fault::LoseReply(unreachable_error()));
     for id in 1..=5 {
         client.publish("d/1/x", &id.to_string(), Some(id)).await;
     }
@@ -105,14 +120,21 @@ async fn n5_an_outage_keeps_clients_and_ends_with_everything_stored_in_order() {
     }
     let mut late = sim.dial(1_024);
     late.send_connect("late", 0).await;
-    assert_eq!(late.next().await, Got::ConnAck(3), "after iggy_grace nobody else comes in");
+    assert_eq!(
+        late.next().await,
+        Got::ConnAck(3),
+        "after iggy_grace nobody else comes in"
+    );
     sim.log.set_outage(false);
     for id in 1..=60 {
         assert_eq!(client.next().await, Got::PubAck(id));
     }
     assert!(payloads(&sim.log.records(&device("1"))).is_sorted());
     sim.assert_outcomes_add_up();
-    sim.until("welcome again", |sim| sim.gateway.context().health.away_for().is_none()).await;
+    sim.until("welcome again", |sim| {
+        sim.gateway.context().health.away_for().is_none()
+    })
+    .await;
     sim.connect("late").await;
 }
 
@@ -124,13 +146,19 @@ async fn queued_publishes_go_in_one_batch_when_the_append_before_them_returns() 
     for id in 1..=100 {
         client.publish("d/1/x", "x", Some(id)).await;
     }
-    sim.until("the first append", |sim| sim.log.held() == 1).await;
-    sim.until("all read", |sim| sim.count("publishes_received") == 100).await;
+    sim.until("the first append", |sim| sim.log.held() == 1)
+        .await;
+    sim.until("all read", |sim| sim.count("publishes_received") == 100)
+        .await;
     sim.log.release();
     for id in 1..=100 {
         assert_eq!(client.next().await, Got::PubAck(id));
     }
-    assert!(sim.count("appends") <= 3, "{} appends", sim.count("appends"));
+    assert!(
+        sim.count("appends") <= 3,
+        "{} appends",
+        sim.count("appends")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +191,8 @@ async fn qos_0_is_shed_and_counted_when_the_buffers_are_full_and_qos_1_waits() {
     for _ in 0..20 {
         client.publish("d/1/x", &"x".repeat(500), None).await;
     }
-    sim.until("shed", |sim| sim.count("publishes_shed") > 10).await;
+    sim.until("shed", |sim| sim.count("publishes_shed") > 10)
+        .await;
     client.publish("d/1/x", &"y".repeat(500), Some(1)).await;
     assert!(client.is_quiet_for(Duration::from_secs(5)).await);
     sim.log.release();
@@ -180,7 +209,8 @@ async fn a_publish_that_can_never_be_stored_ends_its_connection_after_the_acks_b
     client.publish("d/1/x", "x", Some(3)).await;
     let rest = client.rest().await;
     assert!(rest.is_empty() || rest == [Got::PubAck(1)], "{rest:?}");
-    sim.until("settled", |sim| sim.gateway.context().sessions.is_empty()).await;
+    sim.until("settled", |sim| sim.gateway.context().sessions.is_empty())
+        .await;
     assert_eq!(sim.count("publishes_refused"), 1);
 }
 
@@ -193,12 +223,17 @@ async fn a_poisoned_record_does_not_fail_its_batch() {
     good.publish("d/1/x", "first", Some(1)).await;
     sim.until("held", |sim| sim.log.held() == 1).await;
     bad.publish("d/1/x", "bad", Some(1)).await;
-    sim.until("queued", |sim| sim.count("publishes_received") == 2).await;
+    sim.until("queued", |sim| sim.count("publishes_received") == 2)
+        .await;
     good.publish("d/1/x", "good", Some(2)).await;
-    sim.until("queued", |sim| sim.count("publishes_received") == 3).await;
+    sim.until("queued", |sim| sim.count("publishes_received") == 3)
+        .await;
     // The batch of both is refused, then the first one of it alone.
     for _ in 0..2 {
-        sim.log.script(Call::Append, Fault::Fail(LogError::TooLarge("test".to_owned())));
+        sim.log.script(
+            Call::Append,
+            Fault::Fail(LogError::TooLarge("test".to_owned())),
+        );
     }
     sim.log.release();
     assert_eq!(good.next().await, Got::PubAck(1));
@@ -225,8 +260,10 @@ async fn a_topic_that_was_deleted_is_made_anew_and_the_publish_stored() {
 async fn publishes_to_a_topic_that_is_still_being_made_keep_their_order_and_pings_are_answered() {
     let sim = Sim::new().await;
     let mut client = sim.connect("a").await;
-    sim.log.script(Call::Topic, Fault::Delay(Duration::from_secs(9)));
-    sim.log.script(Call::Topic, Fault::Fail(unreachable_error()));
+    sim.log
+        .script(Call::Topic, Fault::Delay(Duration::from_secs(9)));
+    sim.log
+        .script(Call::Topic, Fault::Fail(unreachable_error()));
     for id in 1..=5 {
         client.publish("dynamic/1", &id.to_string(), Some(id)).await;
     }
@@ -235,18 +272,23 @@ async fn publishes_to_a_topic_that_is_still_being_made_keep_their_order_and_ping
     for id in 1..=5 {
         assert_eq!(client.next().await, Got::PubAck(id));
     }
-    assert_eq!(payloads(&sim.log.records(&triple("dynamic_1", 0))), ["1", "2", "3", "4", "5"]);
+    assert_eq!(
+        payloads(&sim.log.records(&triple("dynamic_1", 0))),
+        ["1", "2", "3", "4", "5"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn stopping_acknowledges_what_is_in_flight_and_closes() {
     let sim = Sim::new().await;
     let mut client = sim.connect("a").await;
-    sim.log.script(Call::Append, Fault::Delay(Duration::from_secs(2)));
+    sim.log
+        .script(Call::Append, Fault::Delay(Duration::from_secs(2)));
     for id in 1..=3 {
         client.publish("d/1/x", "x", Some(id)).await;
     }
-    sim.until("taken", |sim| sim.count("publishes_received") == 3).await;
+    sim.until("taken", |sim| sim.count("publishes_received") == 3)
+        .await;
     sim.gateway.stop().await;
     assert_eq!(client.rest().await, [1, 2, 3].map(Got::PubAck));
     sim.assert_outcomes_add_up();

@@ -68,7 +68,13 @@ impl Sim {
         let (ours, theirs) = tokio::io::duplex(buffer);
         let (read, write) = tokio::io::split(theirs);
         let peer = "192.0.2.1:1".parse().unwrap();
-        tokio::spawn(connection::serve(self.gateway.context().clone(), read, write, peer, None));
+        tokio::spawn(connection::serve(
+            self.gateway.context().clone(),
+            read,
+            write,
+            peer,
+            None,
+        ));
         Client::new(ours)
     }
 
@@ -81,14 +87,26 @@ impl Sim {
 
     pub(crate) fn count(&self, name: &str) -> u64 {
         let snapshot = self.gateway.counters().snapshot();
-        snapshot.iter().find(|(other, _)| *other == name).unwrap_or_else(|| panic!("no counter {name}")).1
+        snapshot
+            .iter()
+            .find(|(other, _)| *other == name)
+            .unwrap_or_else(|| panic!("no counter {name}"))
+            .1
     }
 
     /// N7, to be called when nothing is on its way.
     pub(crate) fn assert_outcomes_add_up(&self) {
         let outcomes = ["stored", "protocol_error", "refused", "shed", "failed"];
-        let sum: u64 = outcomes.iter().map(|name| self.count(&format!("publishes_{name}"))).sum();
-        assert_eq!(self.count("publishes_received"), sum, "{:?}", self.gateway.counters().snapshot());
+        let sum: u64 = outcomes
+            .iter()
+            .map(|name| self.count(&format!("publishes_{name}")))
+            .sum();
+        assert_eq!(
+            self.count("publishes_received"),
+            sum,
+            "{:?}",
+            self.gateway.counters().snapshot()
+        );
     }
 
     /// Waits until `condition` holds; panics after a minute.
@@ -99,12 +117,21 @@ impl Sim {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        panic!("not within a minute: {what}; {:?}", self.gateway.counters().snapshot());
+        panic!(
+            "not within a minute: {what}; {:?}",
+            self.gateway.counters().snapshot()
+        );
     }
 }
 
 pub(crate) fn triple(topic: &str, partition: u32) -> Triple {
-    Triple { target: Target { stream: Name::new("s").unwrap(), topic: Name::new(topic).unwrap() }, partition }
+    Triple {
+        target: Target {
+            stream: Name::new("s").unwrap(),
+            topic: Name::new(topic).unwrap(),
+        },
+        partition,
+    }
 }
 
 /// The partition of a device's topic.

@@ -23,7 +23,9 @@ async fn publish_all(mut client: Client, name: u16, mut random: StdRng) -> Vec<u
     let mut waiting = 0;
     for n in 1..=PER_DEVICE {
         let qos_1 = random.random_bool(0.8);
-        client.publish(&format!("d/{name}/x"), &n.to_string(), qos_1.then_some(n)).await;
+        client
+            .publish(&format!("d/{name}/x"), &n.to_string(), qos_1.then_some(n))
+            .await;
         waiting += u16::from(qos_1);
         while waiting > random.random_range(0..20) {
             match client.next().await {
@@ -53,7 +55,16 @@ async fn read_all(mut client: Client, mut random: StdRng, slow: bool) -> Vec<(St
     loop {
         let next = tokio::time::timeout(Duration::from_secs(20), client.next());
         let Ok(got) = next.await else { return seen };
-        let Got::Publish { topic, payload, id, dup, .. } = got else { panic!("{got:?}") };
+        let Got::Publish {
+            topic,
+            payload,
+            id,
+            dup,
+            ..
+        } = got
+        else {
+            panic!("{got:?}")
+        };
         assert!(!dup);
         seen.push((topic, String::from_utf8(payload).unwrap()));
         owed.extend(id);
@@ -98,14 +109,22 @@ async fn run(seed: u64) {
                 topics.push(topic);
             }
         }
-        let reading = tokio::spawn(read_all(client, StdRng::seed_from_u64(random.random()), n % 3 == 0));
+        let reading = tokio::spawn(read_all(
+            client,
+            StdRng::seed_from_u64(random.random()),
+            n % 3 == 0,
+        ));
         subscribers.push((topics, reading));
     }
     sim.log.set_chances(chances);
     let mut publishers = Vec::new();
     for name in 0..DEVICES {
         let client = sim.connect(&format!("p{name}")).await;
-        publishers.push(tokio::spawn(publish_all(client, name, StdRng::seed_from_u64(random.random()))));
+        publishers.push(tokio::spawn(publish_all(
+            client,
+            name,
+            StdRng::seed_from_u64(random.random()),
+        )));
     }
     let mut acknowledged = HashMap::new();
     for (name, publisher) in publishers.into_iter().enumerate() {
@@ -129,12 +148,18 @@ async fn run(seed: u64) {
     for partition in &partitions {
         for record in sim.log.records(partition) {
             let opened = envelope::open(&record).unwrap();
-            let n = std::str::from_utf8(&opened.payload).unwrap().parse().unwrap();
+            let n = std::str::from_utf8(&opened.payload)
+                .unwrap()
+                .parse()
+                .unwrap();
             let seen = stored.entry(opened.topic.as_str().to_owned()).or_default();
             if !seen.contains(&n) {
                 seen.push(n);
                 if opened.qos == QoS::AtLeastOnce {
-                    promised.entry(opened.topic.as_str().to_owned()).or_default().push(n);
+                    promised
+                        .entry(opened.topic.as_str().to_owned())
+                        .or_default()
+                        .push(n);
                 }
             }
         }
@@ -143,7 +168,10 @@ async fn run(seed: u64) {
         assert!(acknowledged.is_sorted(), "N3 {topic}");
         let stored = &stored[topic];
         assert!(stored.is_sorted(), "N2 {topic}: {stored:?}");
-        assert!(acknowledged.iter().all(|n| stored.contains(n)), "N1 {topic}");
+        assert!(
+            acknowledged.iter().all(|n| stored.contains(n)),
+            "N1 {topic}"
+        );
     }
     // D2, D3, D5: every subscriber got every QoS 1 record of its topics, perhaps those of QoS 0, and no other, in order.
     for (topics, reading) in subscribers {
@@ -159,7 +187,10 @@ async fn run(seed: u64) {
                     firsts.push(n);
                 }
             }
-            assert!(firsts.iter().all(|n| stored[&topic].contains(n)), "D2 {topic}");
+            assert!(
+                firsts.iter().all(|n| stored[&topic].contains(n)),
+                "D2 {topic}"
+            );
             // A QoS 0 copy may be dropped, and a second record of the same publish be delivered later.
             firsts.retain(|n| promised[&topic].contains(n));
             assert_eq!(firsts, promised[&topic], "D3, D5 {topic}");
@@ -175,12 +206,18 @@ async fn run(seed: u64) {
 
 #[test]
 fn n1_n2_n3_n7_d2_d3_d4_d5_hold_in_seeded_runs_with_faults() {
-    let only: Option<u64> = std::env::var("SIM_SEED").ok().map(|seed| seed.parse().unwrap());
+    let only: Option<u64> = std::env::var("SIM_SEED")
+        .ok()
+        .map(|seed| seed.parse().unwrap());
     let seeds = only.map_or(0..RUNS, |seed| seed..seed + 1);
     for seed in seeds {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(run(seed))));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let result =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(run(seed))));
         if let Err(panic) = result {
             eprintln!("failed with SIM_SEED={seed}");
             std::panic::resume_unwind(panic);

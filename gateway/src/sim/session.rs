@@ -13,9 +13,14 @@ async fn a_second_connect_with_the_same_id_ends_the_first_and_the_new_one_is_ser
     newest.subscribe("d/1/x", 1).await;
     for round in 1..=20 {
         let mut next = sim.connect("x").await;
-        assert!(newest.rest().await.is_empty(), "the old one is closed without a word");
+        assert!(
+            newest.rest().await.is_empty(),
+            "the old one is closed without a word"
+        );
         next.subscribe("d/1/x", 1).await;
-        publisher.publish("d/1/x", &round.to_string(), Some(round)).await;
+        publisher
+            .publish("d/1/x", &round.to_string(), Some(round))
+            .await;
         assert_eq!(next.take().await.text(), round.to_string());
         assert_eq!(publisher.next().await, Got::PubAck(round));
         newest = next;
