@@ -31,7 +31,7 @@ const PUBLIC: [&str; 2] = ["/", "/health"];
 type AppState = State<Arc<Shared>>;
 
 /// All paths. `metrics` is the path of the Prometheus page, if it is served.
-pub fn router(shared: Arc<Shared>, metrics: Option<&str>) -> Router {
+pub(super) fn router(shared: Arc<Shared>, metrics: Option<&str>) -> Router {
     let mut router = Router::new()
         .route("/", get(|| async { "Connector Runtime API" }))
         .route(

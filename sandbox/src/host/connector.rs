@@ -17,7 +17,7 @@ use super::library_path::NotFound;
 use super::loader::LoadError;
 
 /// Ids are unique in the process; a connector that is restarted gets a new one.
-pub fn next_id() -> u32 {
+pub(super) fn next_id() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
@@ -25,7 +25,7 @@ pub fn next_id() -> u32 {
 /// How a connector is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub(super) enum Status {
     /// It is being opened.
     Starting,
     /// It works.
@@ -40,7 +40,7 @@ pub enum Status {
 
 /// The last thing that failed.
 #[derive(Debug, Clone, Serialize)]
-pub struct LastError {
+pub(super) struct LastError {
     message: String,
     /// Microseconds since the Unix epoch.
     timestamp: IggyTimestamp,
@@ -54,49 +54,49 @@ impl fmt::Display for LastError {
 
 /// A connector as `/sources` and `/sinks` show it.
 #[derive(Debug, Clone, Serialize)]
-pub struct Info {
+pub(super) struct Info {
     /// By what the plugin knows it.
-    pub id: u32,
+    pub(super) id: u32,
     /// By what the operator knows it.
-    pub key: String,
+    pub(super) key: String,
     /// For people.
-    pub name: String,
+    pub(super) name: String,
     /// The library, as it was found, or as the file names it when it was not.
-    pub path: String,
+    pub(super) path: String,
     /// Always true: a disabled connector is not loaded.
-    pub enabled: bool,
+    pub(super) enabled: bool,
     /// How it is.
-    pub status: Status,
+    pub(super) status: Status,
     /// What failed last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_error: Option<LastError>,
+    pub(super) last_error: Option<LastError>,
     /// See [`ConfigFormat`].
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub plugin_config_format: Option<ConfigFormat>,
+    pub(super) plugin_config_format: Option<ConfigFormat>,
 }
 
 /// What a connector counted since the host started.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub(super) struct Counters {
     /// Messages from a source's plugin, or from Iggy for a sink.
-    pub received: AtomicU64,
+    pub(super) received: AtomicU64,
     /// Messages sent to Iggy by a source, or given to a sink's plugin.
-    pub passed_on: AtomicU64,
+    pub(super) passed_on: AtomicU64,
     /// Batches and messages that failed.
-    pub errors: AtomicU64,
+    pub(super) errors: AtomicU64,
 }
 
 /// The shared part of a connector.
 #[derive(Debug)]
-pub struct Connector {
+pub(super) struct Connector {
     info: Mutex<Info>,
     /// What it counted.
-    pub counters: Counters,
+    pub(super) counters: Counters,
 }
 
 impl Connector {
     /// A connector that is about to be opened under `id`.
-    pub fn starting<S>(id: u32, config: &ConnectorConfig<S>) -> Self {
+    pub(super) fn starting<S>(id: u32, config: &ConnectorConfig<S>) -> Self {
         Self {
             info: Mutex::new(Info {
                 id,
@@ -113,29 +113,29 @@ impl Connector {
     }
 
     /// As it is now.
-    pub fn info(&self) -> Info {
+    pub(super) fn info(&self) -> Info {
         self.info.lock().clone()
     }
 
     /// The library was found at `path`.
-    pub fn set_path(&self, path: String) {
+    pub(super) fn set_path(&self, path: String) {
         self.info.lock().path = path;
     }
 
     /// It was opened anew, under `id`.
-    pub fn set_id(&self, id: u32) {
+    pub(super) fn set_id(&self, id: u32) {
         self.info.lock().id = id;
     }
 
     /// Changes how it is, and forgets the last error.
-    pub fn set_status(&self, status: Status) {
+    pub(super) fn set_status(&self, status: Status) {
         let mut info = self.info.lock();
         info.status = status;
         info.last_error = None;
     }
 
     /// Something failed.
-    pub fn set_error(&self, message: &str) {
+    pub(super) fn set_error(&self, message: &str) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
         let mut info = self.info.lock();
         info.status = Status::Error;
@@ -146,14 +146,14 @@ impl Connector {
     }
 
     /// Whether a call into the plugin may fail because the connector is being closed.
-    pub fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         matches!(self.info.lock().status, Status::Stopping | Status::Stopped)
     }
 }
 
 /// Why a connector cannot run.
 #[derive(Debug, Error)]
-pub enum ConnectorError {
+pub(super) enum ConnectorError {
     /// Its library is nowhere.
     #[error("Failed to resolve plugin path: {0}; build the library, or mend `path`")]
     NoLibrary(#[from] NotFound),
@@ -210,7 +210,7 @@ pub enum ConnectorError {
 }
 
 /// Checks what both kinds of connector may ask for that this host does not have.
-pub fn check_supported<S>(
+pub(super) fn check_supported<S>(
     config: &ConnectorConfig<S>,
     schemas: impl Iterator<Item = Schema>,
 ) -> Result<(), ConnectorError> {
@@ -226,7 +226,7 @@ pub fn check_supported<S>(
 }
 
 /// Whether a payload is what its schema says. The bytes themselves are passed on unchanged.
-pub fn fits(schema: Schema, payload: &[u8]) -> bool {
+pub(super) fn fits(schema: Schema, payload: &[u8]) -> bool {
     match schema {
         Schema::Json => serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok(),
         Schema::Text => std::str::from_utf8(payload).is_ok(),
@@ -235,7 +235,9 @@ pub fn fits(schema: Schema, payload: &[u8]) -> bool {
 }
 
 /// A plugin's configuration as it is passed: JSON, `null` when there is none.
-pub fn plugin_config_json<S>(config: &ConnectorConfig<S>) -> Result<Vec<u8>, ConnectorError> {
+pub(super) fn plugin_config_json<S>(
+    config: &ConnectorConfig<S>,
+) -> Result<Vec<u8>, ConnectorError> {
     serde_json::to_vec(&config.plugin_config).map_err(ConnectorError::PluginConfig)
 }
 

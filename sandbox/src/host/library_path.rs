@@ -19,7 +19,7 @@ const SYSTEM_FOLDERS: [&str; 6] = [
 /// No library was found.
 #[derive(Debug, Error)]
 #[error("no plugin library at any of: {}", shown(.searched))]
-pub struct NotFound {
+pub(super) struct NotFound {
     searched: Vec<PathBuf>,
 }
 
@@ -37,7 +37,7 @@ fn shown(paths: &[PathBuf]) -> String {
 ///
 /// # Errors
 /// Lists the places that were searched.
-pub fn find(path: &str) -> Result<PathBuf, NotFound> {
+pub(super) fn find(path: &str) -> Result<PathBuf, NotFound> {
     let mut folders = Vec::new();
     if let Ok(executable) = std::env::current_exe()
         && let Some(folder) = executable.parent()

@@ -31,7 +31,7 @@ type Version = unsafe extern "C" fn() -> *const c_char;
 
 /// Why a library cannot be used as a plugin.
 #[derive(Debug, Error)]
-pub enum LoadError {
+pub(super) enum LoadError {
     /// The dynamic linker refuses it.
     #[error("cannot load `{path}`: {reason}")]
     Library {
@@ -54,7 +54,7 @@ pub enum LoadError {
 
 /// What became of a batch, as the plugin is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BatchOutcome {
+pub(super) enum BatchOutcome {
     /// Stored.
     Ack = 0,
     /// Not stored: the source has to produce it again.
@@ -63,7 +63,7 @@ pub enum BatchOutcome {
 
 /// A library that exports the functions of a source.
 #[derive(Debug)]
-pub struct SourceLibrary {
+pub(super) struct SourceLibrary {
     open: SourceOpen,
     handle: SourceHandle,
     batch_result: SourceBatchResult,
@@ -76,7 +76,7 @@ impl SourceLibrary {
     ///
     /// # Errors
     /// Names the library, and the function that is missing.
-    pub fn load(path: &Path) -> Result<Self, LoadError> {
+    pub(super) fn load(path: &Path) -> Result<Self, LoadError> {
         let library = load(path)?;
         // SAFETY: these are the types that the plugin interface of runtime 0.5.0 gives to these names.
         unsafe {
@@ -91,7 +91,7 @@ impl SourceLibrary {
     }
 
     /// Opens the source `id`. Anything but 0 is a failure, whose reason the plugin has logged.
-    pub fn open(&self, id: u32, config: &[u8], state: Option<&[u8]>) -> i32 {
+    pub(super) fn open(&self, id: u32, config: &[u8], state: Option<&[u8]>) -> i32 {
         let (state, state_len) = match state {
             Some(state) => (state.as_ptr(), state.len()),
             None => (std::ptr::null(), 0),
@@ -111,32 +111,32 @@ impl SourceLibrary {
     }
 
     /// Starts the source's polling; its batches arrive at [`plugin_calls::receive_batch`].
-    pub fn handle(&self, id: u32) -> i32 {
+    pub(super) fn handle(&self, id: u32) -> i32 {
         // SAFETY: only plain values are passed, and `receive_batch` may be called from any thread at any time.
         unsafe { (self.handle)(id, receive_batch) }
     }
 
     /// Tells the source what became of a batch.
-    pub fn batch_result(&self, id: u32, batch_id: u64, outcome: BatchOutcome) -> i32 {
+    pub(super) fn batch_result(&self, id: u32, batch_id: u64, outcome: BatchOutcome) -> i32 {
         // SAFETY: only plain values are passed.
         unsafe { (self.batch_result)(id, batch_id, outcome as u8) }
     }
 
     /// Closes the source; returns when it has stopped.
-    pub fn close(&self, id: u32) -> i32 {
+    pub(super) fn close(&self, id: u32) -> i32 {
         // SAFETY: only plain values are passed.
         unsafe { (self.close)(id) }
     }
 
     /// The plugin's version.
-    pub fn version(&self) -> String {
+    pub(super) fn version(&self) -> String {
         version(self.version)
     }
 }
 
 /// A library that exports the functions of a sink.
 #[derive(Debug)]
-pub struct SinkLibrary {
+pub(super) struct SinkLibrary {
     open: SinkOpen,
     consume: SinkConsume,
     close: Close,
@@ -148,7 +148,7 @@ impl SinkLibrary {
     ///
     /// # Errors
     /// Names the library, and the function that is missing.
-    pub fn load(path: &Path) -> Result<Self, LoadError> {
+    pub(super) fn load(path: &Path) -> Result<Self, LoadError> {
         let library = load(path)?;
         // SAFETY: these are the types that the plugin interface of runtime 0.5.0 gives to these names.
         unsafe {
@@ -162,13 +162,13 @@ impl SinkLibrary {
     }
 
     /// Opens the sink `id`. Anything but 0 is a failure, whose reason the plugin has logged.
-    pub fn open(&self, id: u32, config: &[u8]) -> i32 {
+    pub(super) fn open(&self, id: u32, config: &[u8]) -> i32 {
         // SAFETY: the buffer lives until the call returns, and `receive_log` may be called from any thread at any time.
         unsafe { (self.open)(id, config.as_ptr(), config.len(), receive_log) }
     }
 
     /// Gives the sink a batch; returns when the sink is done with it.
-    pub fn consume(&self, id: u32, topic: &[u8], metadata: &[u8], messages: &[u8]) -> i32 {
+    pub(super) fn consume(&self, id: u32, topic: &[u8], metadata: &[u8], messages: &[u8]) -> i32 {
         // SAFETY: all three buffers live until the call returns, which is as long as the plugin may read them.
         unsafe {
             (self.consume)(
@@ -184,13 +184,13 @@ impl SinkLibrary {
     }
 
     /// Closes the sink; returns when it has stopped.
-    pub fn close(&self, id: u32) -> i32 {
+    pub(super) fn close(&self, id: u32) -> i32 {
         // SAFETY: only plain values are passed.
         unsafe { (self.close)(id) }
     }
 
     /// The plugin's version.
-    pub fn version(&self) -> String {
+    pub(super) fn version(&self) -> String {
         version(self.version)
     }
 }

@@ -13,11 +13,11 @@ use tracing::{debug, error, info, trace, warn};
 
 /// A batch on its way from a source to Iggy.
 #[derive(Debug)]
-pub struct Batch {
+pub(super) struct Batch {
     /// The number by which the source wants to hear of its outcome.
-    pub id: u64,
+    pub(super) id: u64,
     /// The messages.
-    pub messages: ProducedMessages,
+    pub(super) messages: ProducedMessages,
 }
 
 /// The running sources, by connector id. It is global because the plugin's callback carries nothing but the id, which
@@ -26,19 +26,19 @@ static RUNNING_SOURCES: LazyLock<RwLock<HashMap<u32, mpsc::UnboundedSender<Batch
     LazyLock::new(RwLock::default);
 
 /// Batches of the source `id` arrive at the returned end until [`disconnect`].
-pub fn connect(id: u32) -> mpsc::UnboundedReceiver<Batch> {
+pub(super) fn connect(id: u32) -> mpsc::UnboundedReceiver<Batch> {
     let (sender, receiver) = mpsc::unbounded_channel();
     RUNNING_SOURCES.write().insert(id, sender);
     receiver
 }
 
 /// Refuses further batches of the source `id`; those already taken still arrive, then the receiver ends.
-pub fn disconnect(id: u32) {
+pub(super) fn disconnect(id: u32) {
     RUNNING_SOURCES.write().remove(&id);
 }
 
 /// Takes a batch: 0, or -1 when the source does not run or the batch cannot be read.
-pub fn receive_batch(id: u32, batch_id: u64, batch: &[u8]) -> i32 {
+pub(super) fn receive_batch(id: u32, batch_id: u64, batch: &[u8]) -> i32 {
     let sources = RUNNING_SOURCES.read();
     let Some(source) = sources.get(&id) else {
         // A source that is being closed may still have produced one.
@@ -62,7 +62,7 @@ pub fn receive_batch(id: u32, batch_id: u64, batch: &[u8]) -> i32 {
 }
 
 /// Writes a plugin's line to the host's log. Levels run from 0, trace, to 4, error.
-pub fn receive_log(level: u8, target: &str, message: &str) {
+pub(super) fn receive_log(level: u8, target: &str, message: &str) {
     match level {
         0 => trace!(target: "connector", "{target}: {message}"),
         1 => debug!(target: "connector", "{target}: {message}"),

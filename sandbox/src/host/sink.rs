@@ -30,11 +30,11 @@ use super::loader::SinkLibrary;
 const TASK_END: Duration = Duration::from_secs(5);
 
 /// A sink connector.
-pub struct Sink {
+pub(super) struct Sink {
     /// Its public state.
-    pub connector: Connector,
+    pub(super) connector: Connector,
     /// Held while it is started or stopped.
-    pub exclusive: tokio::sync::Mutex<()>,
+    pub(super) exclusive: tokio::sync::Mutex<()>,
     library: Option<Arc<SinkLibrary>>,
     config: Mutex<SinkConfig>,
     opened: Mutex<Option<Opened>>,
@@ -64,7 +64,7 @@ struct Running {
 
 impl Sink {
     /// Loads the plugin and opens the sink. When that fails the sink exists all the same, and shows why.
-    pub async fn open(config: SinkConfig, client: &IggyClient) -> Arc<Self> {
+    pub(super) async fn open(config: SinkConfig, client: &IggyClient) -> Arc<Self> {
         let id = next_id();
         let connector = Connector::starting(id, &config);
         let library = load(&connector, &config.path);
@@ -98,17 +98,17 @@ impl Sink {
     }
 
     /// Its public state.
-    pub fn info(&self) -> Info {
+    pub(super) fn info(&self) -> Info {
         self.connector.info()
     }
 
     /// The configuration it was last opened with.
-    pub fn config(&self) -> SinkConfig {
+    pub(super) fn config(&self) -> SinkConfig {
         self.config.lock().clone()
     }
 
     /// The plugin's version.
-    pub fn version(&self) -> String {
+    pub(super) fn version(&self) -> String {
         match &self.library {
             Some(library) => library.version(),
             None => "unknown".to_owned(),
@@ -116,7 +116,7 @@ impl Sink {
     }
 
     /// Lets an opened sink consume; one that failed stays as it is.
-    pub fn start(self: &Arc<Self>) {
+    pub(super) fn start(self: &Arc<Self>) {
         let Some(Opened { id, feeds }) = self.opened.lock().take() else {
             return;
         };
@@ -140,7 +140,7 @@ impl Sink {
     }
 
     /// Ends the sink's tasks and then closes it. The caller holds [`Self::exclusive`].
-    pub async fn stop(&self) {
+    pub(super) async fn stop(&self) {
         let id = self.info().id;
         let Running { stop, tasks } = std::mem::take(&mut *self.running.lock());
         drop(stop);
@@ -161,7 +161,7 @@ impl Sink {
     ///
     /// # Errors
     /// Says why it could not be opened again; it is stopped then.
-    pub async fn restart(
+    pub(super) async fn restart(
         self: &Arc<Self>,
         config: SinkConfig,
         client: &IggyClient,

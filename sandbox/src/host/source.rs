@@ -32,11 +32,11 @@ const SEND_RETRIES: u32 = 3;
 const TASK_END: Duration = Duration::from_secs(5);
 
 /// A source connector.
-pub struct Source {
+pub(super) struct Source {
     /// Its public state.
-    pub connector: Connector,
+    pub(super) connector: Connector,
     /// Held while it is started or stopped.
-    pub exclusive: tokio::sync::Mutex<()>,
+    pub(super) exclusive: tokio::sync::Mutex<()>,
     library: Option<Arc<SourceLibrary>>,
     config: Mutex<SourceConfig>,
     opened: Mutex<Option<Opened>>,
@@ -59,7 +59,11 @@ struct Target {
 
 impl Source {
     /// Loads the plugin and opens the source. When that fails the source exists all the same, and shows why.
-    pub async fn open(config: SourceConfig, client: &IggyClient, state_folder: &Path) -> Arc<Self> {
+    pub(super) async fn open(
+        config: SourceConfig,
+        client: &IggyClient,
+        state_folder: &Path,
+    ) -> Arc<Self> {
         let id = next_id();
         let connector = Connector::starting(id, &config);
         let library = load(&connector, &config.path);
@@ -93,17 +97,17 @@ impl Source {
     }
 
     /// Its public state.
-    pub fn info(&self) -> Info {
+    pub(super) fn info(&self) -> Info {
         self.connector.info()
     }
 
     /// The configuration it was last opened with.
-    pub fn config(&self) -> SourceConfig {
+    pub(super) fn config(&self) -> SourceConfig {
         self.config.lock().clone()
     }
 
     /// The plugin's version.
-    pub fn version(&self) -> String {
+    pub(super) fn version(&self) -> String {
         match &self.library {
             Some(library) => library.version(),
             None => "unknown".to_owned(),
@@ -111,7 +115,7 @@ impl Source {
     }
 
     /// Lets an opened source poll; one that failed stays as it is.
-    pub fn start(self: &Arc<Self>) {
+    pub(super) fn start(self: &Arc<Self>) {
         let Some(opened) = self.opened.lock().take() else {
             return;
         };
@@ -137,7 +141,7 @@ impl Source {
     }
 
     /// Closes the source and waits for its tasks. The caller holds [`Self::exclusive`].
-    pub async fn stop(&self) {
+    pub(super) async fn stop(&self) {
         let id = self.info().id;
         self.connector.set_status(Status::Stopping);
         if let Some(library) = self.library.clone() {
@@ -159,7 +163,7 @@ impl Source {
     ///
     /// # Errors
     /// Says why it could not be opened again; it is stopped then.
-    pub async fn restart(
+    pub(super) async fn restart(
         self: &Arc<Self>,
         config: SourceConfig,
         client: &IggyClient,

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 /// A source's state file; it may not exist yet.
 #[derive(Debug, Clone)]
-pub struct StateFile {
+pub(super) struct StateFile {
     path: PathBuf,
 }
 
 impl StateFile {
     /// The state file of the source `key` in the folder `[state] path`.
-    pub fn of_source(folder: &Path, key: &str) -> Self {
+    pub(super) fn of_source(folder: &Path, key: &str) -> Self {
         Self {
             path: folder.join(format!("source_{key}.state")),
         }
@@ -23,7 +23,7 @@ impl StateFile {
     ///
     /// # Errors
     /// Of the operating system, with the path.
-    pub fn load(&self) -> io::Result<Option<Vec<u8>>> {
+    pub(super) fn load(&self) -> io::Result<Option<Vec<u8>>> {
         match std::fs::read(&self.path) {
             Ok(state) if state.is_empty() => Ok(None),
             Ok(state) => Ok(Some(state)),
@@ -36,7 +36,7 @@ impl StateFile {
     ///
     /// # Errors
     /// Of the operating system, with the path. The state saved before is then still there.
-    pub fn save(&self, state: &[u8]) -> io::Result<()> {
+    pub(super) fn save(&self, state: &[u8]) -> io::Result<()> {
         self.replace(state).map_err(|error| self.named(&error))
     }
 

@@ -13,7 +13,7 @@ use super::Shared;
 use super::connector::{Connector, Status};
 
 /// The page `/stats`.
-pub fn stats(shared: &Shared) -> Value {
+pub(super) fn stats(shared: &Shared) -> Value {
     let mut connectors = Vec::new();
     for source in shared.sources.values() {
         connectors.push(connector("source", &source.connector, source.version()));
@@ -41,7 +41,7 @@ pub fn stats(shared: &Shared) -> Value {
 }
 
 /// The page for Prometheus.
-pub fn metrics(shared: &Shared) -> String {
+pub(super) fn metrics(shared: &Shared) -> String {
     let (sources_running, sinks_running) = running(shared);
     let mut page = String::new();
     for (name, value) in [

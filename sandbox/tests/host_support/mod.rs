@@ -23,17 +23,17 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 /// How long anything may take; generous, because tests run in parallel on busy machines.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A log server, and a folder with a runtime configuration and connector files.
-pub struct World {
-    pub folder: TempDir,
-    pub iggy: SocketAddr,
+pub(crate) struct World {
+    pub(crate) folder: TempDir,
+    pub(crate) iggy: SocketAddr,
     shutdown: CancellationToken,
 }
 
 impl World {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let server = Server::bind(ServerConfig::new(address, folder.path().join("iggy")))
@@ -62,16 +62,16 @@ impl World {
         world
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }
 
     /// Adds a connector with the fixture plugin; `head` and `plugin_config` are lines of TOML.
-    pub fn connector(&self, kind: &str, key: &str, head: &str, plugin_config: &str) {
+    pub(crate) fn connector(&self, kind: &str, key: &str, head: &str, plugin_config: &str) {
         self.write(
             &format!("connectors/{key}.toml"),
             &format!(
@@ -84,22 +84,22 @@ impl World {
     }
 
     /// A source that sends to `stream`/`topic`.
-    pub fn source(&self, key: &str, stream: &str, topic: &str, plugin_config: &str) {
+    pub(crate) fn source(&self, key: &str, stream: &str, topic: &str, plugin_config: &str) {
         let head =
             format!("[[streams]]\nstream = \"{stream}\"\ntopic = \"{topic}\"\nschema = \"raw\"");
         self.connector("source", key, &head, plugin_config);
     }
 
     /// A sink without streams.
-    pub fn sink(&self, key: &str, plugin_config: &str) {
+    pub(crate) fn sink(&self, key: &str, plugin_config: &str) {
         self.connector("sink", key, "streams = []", plugin_config);
     }
 
-    pub async fn host(&self) -> Host {
+    pub(crate) async fn host(&self) -> Host {
         self.host_in(&Environment::default()).await
     }
 
-    pub async fn host_in(&self, environment: &Environment) -> Host {
+    pub(crate) async fn host_in(&self, environment: &Environment) -> Host {
         let config = RuntimeConfig::load(&self.path("config.toml"), environment).unwrap();
         Host::start(config, environment, Overrides::default())
             .await
@@ -107,17 +107,17 @@ impl World {
     }
 
     /// What the fixture plugin wrote down so far.
-    pub fn journal(&self) -> Vec<String> {
+    pub(crate) fn journal(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
     /// Waits until the journal is as `expected` says.
-    pub async fn journal_with(&self, expected: impl Fn(&[String]) -> bool) -> Vec<String> {
+    pub(crate) async fn journal_with(&self, expected: impl Fn(&[String]) -> bool) -> Vec<String> {
         eventually(async || self.journal(), |lines| expected(lines)).await
     }
 
-    pub async fn client(&self) -> IggyClient {
+    pub(crate) async fn client(&self) -> IggyClient {
         let config = IggyConfig {
             address: self.iggy.to_string(),
             ..IggyConfig::default()
@@ -126,7 +126,7 @@ impl World {
     }
 
     /// The payloads in partition 0 of a topic, in order.
-    pub async fn stored(&self, stream: &str, topic: &str) -> Vec<String> {
+    pub(crate) async fn stored(&self, stream: &str, topic: &str) -> Vec<String> {
         let client = self.client().await;
         let consumer = Consumer::new(Identifier::named("test").unwrap());
         let polled = client
@@ -156,7 +156,7 @@ fn payload(message: &IggyMessage) -> String {
 }
 
 /// The library that Cargo builds from `examples/fixture_plugin.rs` together with the tests.
-pub fn fixture_plugin() -> PathBuf {
+pub(crate) fn fixture_plugin() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let profile = program.ancestors().nth(2).unwrap();
     let name = format!(
@@ -174,12 +174,15 @@ pub fn fixture_plugin() -> PathBuf {
 }
 
 /// The folder of the workspace.
-pub fn workspace() -> &'static Path {
+pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 /// Asks until the answer is as expected.
-pub async fn eventually<T: Debug>(ask: impl AsyncFn() -> T, expected: impl Fn(&T) -> bool) -> T {
+pub(crate) async fn eventually<T: Debug>(
+    ask: impl AsyncFn() -> T,
+    expected: impl Fn(&T) -> bool,
+) -> T {
     let started = Instant::now();
     loop {
         let answer = ask().await;
@@ -193,20 +196,20 @@ pub async fn eventually<T: Debug>(ask: impl AsyncFn() -> T, expected: impl Fn(&T
 
 /// An HTTP answer.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }
 }
 
 /// Sends a request without a body.
-pub async fn http(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
+pub(crate) async fn http(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request =
         format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
@@ -225,10 +228,10 @@ pub async fn http(address: SocketAddr, method: &str, path: &str, headers: &str) 
     }
 }
 
-pub async fn get(host: &Host, path: &str) -> Answer {
+pub(crate) async fn get(host: &Host, path: &str) -> Answer {
     http(host.api_address().unwrap(), "GET", path, "").await
 }
 
-pub async fn post(host: &Host, path: &str) -> Answer {
+pub(crate) async fn post(host: &Host, path: &str) -> Answer {
     http(host.api_address().unwrap(), "POST", path, "").await
 }
