@@ -116,8 +116,10 @@ proptest! {
     }
 
     #[test]
-    fn m2_swapping_two_neighbours_changes_only_topics_that_both_match(model in model::map(), at in any::<prop::sample::Index>(), names in proptest::collection::vec(model::name(), 1..8)) {
-        prop_assume!(model.rules.len() > 1);
+    fn m2_swapping_two_neighbours_changes_only_topics_that_both_match(model in model::map_of(2), at in any::<prop::sample::Index>(), names in proptest::collection::vec(model::name(), 1..8)) {
+        if model.rules.len() < 2 {
+            return Ok(());
+        }
         let first = at.index(model.rules.len() - 1);
         let mut swapped = model.clone();
         swapped.rules.swap(first, first + 1);

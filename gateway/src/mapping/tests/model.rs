@@ -228,10 +228,15 @@ fn rule() -> impl Strategy<Value = ModelRule> {
         })
 }
 
-/// Maps that compile: no two rules have the same pattern.
+/// Maps of any number of rules.
 pub(super) fn map() -> impl Strategy<Value = ModelMap> {
+    map_of(0)
+}
+
+/// Maps that compile, most of them with at least `least` rules: of rules with the same pattern only one stays.
+pub(super) fn map_of(least: usize) -> impl Strategy<Value = ModelMap> {
     let fallback = prop_oneof![Just(None), Just(Some(("def", "ault")))];
-    (vec(rule(), 0..6), fallback).prop_map(|(rules, fallback)| {
+    (vec(rule(), least..6), fallback).prop_map(|(rules, fallback)| {
         let mut distinct: Vec<ModelRule> = Vec::new();
         for rule in rules {
             if !distinct
