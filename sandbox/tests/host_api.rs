@@ -1,4 +1,5 @@
 //! The host's HTTP API: what it shows, and restarts.
+#![allow(clippy::unwrap_used)] // In tests a panic is the report.
 
 mod host_support;
 

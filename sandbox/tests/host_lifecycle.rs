@@ -1,4 +1,5 @@
 //! How the host starts, runs and stops connectors, with a real plugin library and a real log server.
+#![allow(clippy::unwrap_used)] // In tests a panic is the report.
 
 mod host_support;
 

@@ -1,4 +1,5 @@
 //! The program `sandbox` as a user or a script starts it: what it prints, what it reads, how it ends.
+#![allow(clippy::unwrap_used)] // In tests a panic is the report.
 
 mod host_support;
 

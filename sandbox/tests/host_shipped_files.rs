@@ -1,4 +1,5 @@
 //! The files in `runtime-config/` that an operator copies are read by the host, and say what the documentation says.
+#![allow(clippy::unwrap_used)] // In tests a panic is the report.
 
 mod host_support;
 

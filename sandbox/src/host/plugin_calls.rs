@@ -61,8 +61,14 @@ pub(super) fn receive_batch(id: u32, batch_id: u64, batch: &[u8]) -> i32 {
     }
 }
 
-/// Writes a plugin's line to the host's log. Levels run from 0, trace, to 4, error.
+/// Writes a plugin's line to the host's log. Levels run from 0, trace, to 4, error. What Iggy's SDK says at INFO about
+/// each connection is of use only to whoever debugs it.
 pub(super) fn receive_log(level: u8, target: &str, message: &str) {
+    let level = if level == 2 && target.starts_with("iggy::") {
+        1
+    } else {
+        level
+    };
     match level {
         0 => trace!(target: "connector", "{target}: {message}"),
         1 => debug!(target: "connector", "{target}: {message}"),

@@ -2,7 +2,7 @@
 //! plugin's journal, and a small HTTP client.
 //!
 //! Always holds: ports are free ports, and every wait is for a condition and ends with a deadline.
-#![allow(dead_code)] // Each test program uses a part of it.
+#![allow(dead_code, clippy::unwrap_used)] // Each test program uses a part; a panic is the report.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
