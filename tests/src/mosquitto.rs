@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 use crate::process::Process;
 use crate::wait;
 
-/// The last level of verbosity of a subscriber's line; see `mosquitto_sub(1)`, option `-F`. The topic comes last because
-/// it may hold spaces.
+/// How a subscriber prints a message; see `mosquitto_sub(1)`, option `-F`. The topic comes last because it may hold
+/// spaces.
 const LINE: &str = "MESSAGE %q %r [%x] %t";
 
 /// How long `mosquitto_pub` may take, in all.
@@ -37,7 +37,7 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// Starts `mosquitto_sub` for one topic and waits until it has its SUBACK.
+    /// Starts `mosquitto_sub` for one topic and waits until it has its SUBACK. With no client id it sends an empty one.
     ///
     /// # Panics
     /// When it is not installed, or gets no SUBACK in time.
@@ -48,8 +48,15 @@ impl Subscriber {
         topic: &str,
         qos: u8,
     ) -> Self {
-        let mut command = client("mosquitto_sub", gateway);
-        command.args(["-d", "-i", client_id, "-t", topic, "-F", LINE]);
+        must_exist("mosquitto_sub");
+        // Its debug lines are to be seen as soon as they are written, not only when a block is full.
+        let mut command = Command::new("stdbuf");
+        command.args(["-oL", "mosquitto_sub"]);
+        address(&mut command, gateway);
+        command.args(["-d", "-t", topic, "-F", LINE]);
+        if !client_id.is_empty() {
+            command.args(["-i", client_id]);
+        }
         command.args(["-q", &qos.to_string()]);
         let name = format!("mosquitto_sub {client_id}");
         let log = folder.join(format!("sub-{}.log", crate::ports::unique_name()));
@@ -124,13 +131,6 @@ pub fn publish<A: AsRef<OsStr>>(gateway: SocketAddr, arguments: &[A]) -> Output 
 pub fn publish_ok<A: AsRef<OsStr>>(gateway: SocketAddr, arguments: &[A]) {
     let output = publish(gateway, arguments);
     assert!(output.status.success(), "mosquitto_pub failed: {output:?}");
-}
-
-fn client(program: &str, gateway: SocketAddr) -> Command {
-    must_exist(program);
-    let mut command = Command::new(program);
-    address(&mut command, gateway);
-    command
 }
 
 fn address(command: &mut Command, gateway: SocketAddr) {
