@@ -4,6 +4,7 @@
 //! missing one stops the test with the command that builds it.
 
 use std::env;
+use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,11 @@ pub fn password() -> String {
 /// Whether the long versions of the tests are wanted: `E2E_LONG=1`.
 pub fn long() -> bool {
     variable("E2E_LONG").is_some_and(|value| value != "0")
+}
+
+/// Says that a test, or a part of it, is left out, past the capture of `cargo test`.
+pub fn skipped(what: &str, why: &str) {
+    let _ = writeln!(io::stderr(), "skipped: {what}: {why}");
 }
 
 /// The sandbox's program.

@@ -142,6 +142,23 @@ impl Files {
         self.write(file, &table.to_string());
     }
 
+    /// Lets a source connector's runtime open its producer for another topic.
+    ///
+    /// # Panics
+    /// When the file has no `[[streams]]`.
+    pub fn set_producer(&self, file: &str, stream: &str, topic: &str) {
+        let mut table = self.table(file);
+        let entry = table
+            .get_mut("streams")
+            .and_then(Value::as_array_mut)
+            .and_then(|streams| streams.first_mut())
+            .and_then(Value::as_table_mut)
+            .unwrap_or_else(|| panic!("runtime-config/{file} has no [[streams]]"));
+        entry.insert("stream".to_owned(), stream.into());
+        entry.insert("topic".to_owned(), topic.into());
+        self.write(file, &table.to_string());
+    }
+
     /// The key of the connector that a connector file describes.
     ///
     /// # Panics

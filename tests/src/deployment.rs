@@ -232,6 +232,8 @@ impl Builder {
         if !self.shipped_map {
             let map = config::own_map(&stream, self.refuse_unmatched);
             files.write(config::TOPIC_MAP, &map);
+            // As the shipped file has it, the runtime's producer is for the map's default topic.
+            files.set_producer(config::SOURCE, &stream, "rest");
         }
         for (key, value) in self.gateway {
             let key: Vec<&str> = key.iter().map(String::as_str).collect();
@@ -266,7 +268,7 @@ impl Builder {
         change(&files);
         let mut targets = files.constant_targets();
         targets.extend(self.targets);
-        iggy.prepare(&targets);
+        iggy.prepare(&targets, self.shipped_map);
         let host = Host::new(&files, iggy.address(), mqtt, variables);
         Deployment {
             host,

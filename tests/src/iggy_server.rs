@@ -76,11 +76,14 @@ impl IggyServer {
         self.address
     }
 
-    /// Whether the test may stop and kill it. When not, says on standard output which test is left out.
+    /// Whether the test may stop and kill it. When not, says which test is left out.
     pub fn may_be_killed(&self, test: &str) -> bool {
         let owned = !matches!(self.choice, IggyChoice::Running(_));
         if !owned {
-            println!("skipped: `{test}` needs an Iggy that it may kill, not one from IGGY_ADDRESS");
+            binaries::skipped(
+                test,
+                "it needs an Iggy that it may kill, not one from IGGY_ADDRESS",
+            );
         }
         owned
     }
@@ -125,12 +128,19 @@ impl IggyServer {
         self.choice == IggyChoice::Sandbox || self.reader().can_create_topics()
     }
 
-    /// Makes the topics that the gateway would make itself, where the server does not let it.
+    /// Makes the topics that the gateway would make itself, where the server does not let it. Topics that other tests use
+    /// too are also made on a server that runs already, where tests that start together would meet.
     ///
     /// # Panics
     /// When such a server refuses over its HTTP API too, or that API is not known.
-    pub fn prepare(&self, targets: &[Target]) {
+    pub fn prepare(&self, targets: &[Target], used_by_others: bool) {
         if self.creates_topics() {
+            if used_by_others && matches!(self.choice, IggyChoice::Running(_)) {
+                for target in targets {
+                    // Another test may have been first.
+                    let _ = self.reader().create(target);
+                }
+            }
             return;
         }
         let http = self.http.expect(
@@ -215,7 +225,7 @@ mod tests {
         if server.creates_topics() {
             server.reader().create(&target).unwrap();
         } else {
-            server.prepare(std::slice::from_ref(&target));
+            server.prepare(std::slice::from_ref(&target), false);
         }
         let reader = server.reader();
         let details = reader.topic(&target.stream, &target.topic).unwrap();

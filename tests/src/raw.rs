@@ -13,6 +13,9 @@ use crate::wait::PATIENCE;
 /// The pause between bytes that are sent one by one, so that the other side reads them apart.
 const PACE: Duration = Duration::from_millis(1);
 
+/// So many pieces at most, so that a long packet does not take longer than the gateway waits for it.
+const PIECES: usize = 500;
+
 /// How long an answer may take that depends on the gateway alone.
 pub const PROMPT: Duration = Duration::from_secs(8);
 
@@ -97,13 +100,13 @@ impl RawClient {
         self.stream.write_all(bytes)
     }
 
-    /// Sends `bytes` one by one with a short pause after each.
+    /// Sends `bytes` one by one with a short pause after each; of more than [`PIECES`] bytes several at a time.
     ///
     /// # Errors
     /// When the connection is gone.
     pub fn try_send_bytewise(&mut self, bytes: &[u8]) -> io::Result<()> {
-        for byte in bytes {
-            self.try_send(&[*byte])?;
+        for piece in bytes.chunks(bytes.len().div_ceil(PIECES).max(1)) {
+            self.try_send(piece)?;
             thread::sleep(PACE);
         }
         Ok(())

@@ -180,13 +180,16 @@ impl Reader {
         .unwrap_or_else(|error| panic!("cannot produce to {stream}/{topic}: {error}"));
     }
 
-    /// Makes a stream and a topic in it as the gateway would.
+    /// Makes a topic as the gateway would, and its stream if there is none.
     ///
     /// # Errors
     /// When the server refuses.
     pub fn create(&self, target: &Target) -> Result<(), IggyError> {
         self.with(async |client| {
-            client.create_stream(&target.stream).await?;
+            let exists = client.get_stream(&name(&target.stream)?).await?.is_some();
+            if !exists {
+                client.create_stream(&target.stream).await?;
+            }
             let options = TopicCreateOptions {
                 partitions_count: Some(target.partitions),
                 durability: Durability::Persisted,

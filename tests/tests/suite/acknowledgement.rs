@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use e2e::binaries;
 use e2e::deployment::Deployment;
 use e2e::packet;
 use e2e::raw::RawClient;
@@ -116,7 +117,7 @@ fn a_topic_that_the_gateway_creates_asks_iggy_for_stable_storage() {
     let deployment = Deployment::start();
     warm(&deployment);
     if !deployment.iggy.creates_topics() {
-        println!("skipped: this Iggy is too old to create topics with a durability");
+        binaries::skipped("durability", "this Iggy is too old for the option");
         return;
     }
     let topic = deployment

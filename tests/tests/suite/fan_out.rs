@@ -1,5 +1,6 @@
 //! Many subscribers of one topic: Iggy is read once for all of them.
 
+use e2e::binaries;
 use e2e::deployment::Deployment;
 use e2e::packet;
 use e2e::raw::RawClient;
@@ -35,7 +36,10 @@ fn d1_two_hundred_subscribers_cause_one_read_of_each_message() {
         before,
         deployment.iggy.counters(deployment.stream(), "devices"),
     ) else {
-        println!("skipped: only the sandbox counts polls, so only delivery was checked");
+        binaries::skipped(
+            "one poll a batch",
+            "only the sandbox counts polls, so only delivery was checked",
+        );
         return;
     };
     assert_eq!(

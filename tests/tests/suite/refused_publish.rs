@@ -1,10 +1,8 @@
 //! PUBLISH: what closes the connection, and that nothing of it is stored (MQTT 3.1.1, 3.3 and 1.5.3).
 
-use std::time::Duration;
-
 use e2e::deployment::Deployment;
 use e2e::packet::{self, publish, publish_flags, publish_qos0};
-use e2e::raw::{Answer, PROMPT};
+use e2e::raw::PROMPT;
 use e2e::refusal::{Row, check_connected};
 
 use crate::refused_connect::bad_text;
@@ -85,36 +83,4 @@ fn a_topic_of_the_server_is_stored_nowhere_by_a_rule_that_does_not_name_it() {
     let stored = deployment.stored();
     assert_eq!(stored.len(), 1);
     assert_eq!(stored[0].payload_text(), "stored");
-}
-
-#[test]
-fn an_id_in_flight_that_comes_again_is_one_message_if_it_says_the_same_and_an_error_if_not() {
-    let deployment = Deployment::builder().proxied().start();
-    let mut client = deployment.client("client");
-    client.publish(TOPIC, 1, "first");
-    deployment.proxy().hold_replies();
-    client.send(&publish(TOPIC, 7, "same"));
-    client.send(&publish_flags(0x3A, TOPIC, 7, "same"));
-    client.expect_silence(Duration::from_millis(500));
-    deployment.proxy().release();
-    client.expect(&packet::puback(7));
-    // The second one may be acknowledged too.
-    client.send(&packet::PINGREQ);
-    while let Answer::Packet(bytes) = client.answer(PROMPT) {
-        if bytes == packet::PINGRESP {
-            break;
-        }
-        assert_eq!(bytes, packet::puback(7));
-    }
-    let same: Vec<_> = deployment
-        .device_records()
-        .into_iter()
-        .filter(|record| record.payload_text() == "same")
-        .collect();
-    assert_eq!(same.len(), 1);
-
-    deployment.proxy().hold_replies();
-    client.send(&publish(TOPIC, 8, "one"));
-    client.send(&publish(TOPIC, 8, "another"));
-    client.expect_closed(PROMPT);
 }
