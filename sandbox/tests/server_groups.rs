@@ -1,9 +1,22 @@
 //! Consumer groups with the Rust SDK as the client: the single commands.
 
+#[path = "server_support/raw.rs"]
+mod raw;
 #[path = "server_support/mod.rs"]
 mod support;
 
 use iggy::prelude::*;
+use iggy_binary_protocol::codes::{
+    ATTACH_CONSUMER_SESSION_CODE, GET_CONSUMER_OFFSET_ROUTING_CODE, GET_POLL_ROUTING_CODE,
+    JOIN_CONSUMER_GROUP_CODE, POLL_MESSAGES_CODE, POLL_MESSAGES_ON_PRIMARY_CODE,
+};
+use iggy_binary_protocol::requests::consumer_groups::JoinConsumerGroupRequest;
+use iggy_binary_protocol::requests::messages::PollMessagesRequest;
+use iggy_binary_protocol::responses::messages::PollRoutingResponse;
+use iggy_binary_protocol::{
+    WireConsumer, WireDecode, WireEncode, WireIdentifier, WirePollingStrategy,
+};
+use raw::Raw;
 use support::{Running, eventually, named, offsets, send, topic};
 
 async fn join(client: &IggyClient) {
@@ -281,5 +294,77 @@ async fn a_client_that_is_no_member_is_told_so() {
         .await
         .unwrap();
     assert!(poll(&client).await.is_err());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_second_connection_can_poll_and_commit_as_the_member_that_the_first_one_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Running::start(folder.path()).await;
+    let client = server.client().await;
+    topic(&client, 1, Durability::Replicated).await;
+    client
+        .create_consumer_group(&named("s"), &named("t"), "g")
+        .await
+        .unwrap();
+    send(&client, 0, &["a", "b"]).await;
+    let (stream_id, topic_id) = (
+        WireIdentifier::named("s").unwrap(),
+        WireIdentifier::named("t").unwrap(),
+    );
+    let group_id = WireIdentifier::named("g").unwrap();
+    let join = JoinConsumerGroupRequest {
+        stream_id: stream_id.clone(),
+        topic_id: topic_id.clone(),
+        group_id: group_id.clone(),
+    };
+    let poll = PollMessagesRequest {
+        consumer: WireConsumer::consumer_group(group_id),
+        stream_id,
+        topic_id,
+        partition_id: Some(0),
+        strategy: WirePollingStrategy::next(),
+        count: 9,
+        auto_commit: true,
+    }
+    .to_bytes();
+    let count = |reply: Vec<u8>| u32::from_le_bytes(reply[12..16].try_into().unwrap());
+
+    let mut coordinator = Raw::logged_in(server.address).await;
+    coordinator
+        .call(JOIN_CONSUMER_GROUP_CODE, &join.to_bytes())
+        .await
+        .body();
+    let mut data = Raw::logged_in(server.address).await;
+    let refused = data.call(POLL_MESSAGES_ON_PRIMARY_CODE, &poll).await.body();
+    assert_eq!((refused[..4].to_vec(), count(refused)), (vec![0xff; 4], 0));
+
+    for code in [GET_POLL_ROUTING_CODE, GET_CONSUMER_OFFSET_ROUTING_CODE] {
+        let route = coordinator.call(code, &poll).await.body();
+        let route = PollRoutingResponse::decode_from(&route).unwrap();
+        assert_eq!(route.primary.tcp_port, server.address.port());
+        let mut wrong = route.consumer_session;
+        wrong.session += 1000;
+        assert_eq!(
+            data.call(ATTACH_CONSUMER_SESSION_CODE, &wrong.to_bytes())
+                .await
+                .code(),
+            40
+        );
+        data.call(
+            ATTACH_CONSUMER_SESSION_CODE,
+            &route.consumer_session.to_bytes(),
+        )
+        .await
+        .body();
+    }
+    assert_eq!(
+        count(data.call(POLL_MESSAGES_ON_PRIMARY_CODE, &poll).await.body()),
+        2
+    );
+    assert_eq!(
+        count(coordinator.call(POLL_MESSAGES_CODE, &poll).await.body()),
+        0
+    );
     server.stop().await;
 }

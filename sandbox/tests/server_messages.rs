@@ -111,3 +111,119 @@ async fn every_strategy_finds_its_messages() {
     assert_eq!(all.current_offset, 7);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_timestamp_finds_the_first_batch_that_was_appended_then_or_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Running::start(folder.path()).await;
+    let client = server.client().await;
+    topic(&client, 1, Durability::Replicated).await;
+    let batches: [&[&str]; 5] = [&["a"], &["b", "c", "d"], &["e"], &["f", "g"], &["h"]];
+    let mut last = 0;
+    for batch in batches {
+        send(&client, 0, batch).await;
+        // Two batches within a microsecond would have the same time.
+        while IggyTimestamp::now().as_micros() <= last {}
+        let newest = poll(&client, 0, PollingStrategy::last(), 1).await;
+        last = newest.messages[0].header.timestamp;
+    }
+    let all = poll(&client, 0, PollingStrategy::first(), 100).await;
+    let times: Vec<u64> = all
+        .messages
+        .iter()
+        .map(|message| message.header.timestamp)
+        .collect();
+    assert!(times.is_sorted());
+    let from = async |time: u64| {
+        let strategy = PollingStrategy::timestamp(IggyTimestamp::from(time));
+        offsets(&poll(&client, 0, strategy, 100).await)
+            .first()
+            .copied()
+    };
+    for (first, time) in [(0, 0), (1, 1), (4, 4), (5, 5), (7, 7)] {
+        let time = times[time];
+        assert_eq!(from(time).await, Some(first));
+        if first > 0 {
+            assert!(
+                times[first as usize - 1] < time,
+                "two batches have the same time"
+            );
+            assert_eq!(from(times[first as usize - 1] + 1).await, Some(first));
+        }
+    }
+    assert_eq!(from(0).await, Some(0));
+    assert_eq!(from(times[7] + 1).await, None);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_reply_stays_within_16_mib_but_a_larger_message_still_goes_out() {
+    const MIB: usize = 1024 * 1024;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Running::start(folder.path()).await;
+    let client = server.client().await;
+    topic(&client, 1, Durability::Replicated).await;
+    let sizes: Vec<usize> = [vec![5 * MIB; 5], vec![18 * MIB], vec![100, 100]].concat();
+    for batch in sizes.chunks(2) {
+        let mut batch: Vec<_> = batch
+            .iter()
+            .map(|size| {
+                IggyMessage::builder()
+                    .payload(vec![7; *size].into())
+                    .build()
+                    .unwrap()
+            })
+            .collect();
+        let to = Partitioning::partition_id(0);
+        client
+            .send_messages(&named("s"), &named("t"), &to, &mut batch)
+            .await
+            .unwrap();
+    }
+    let mut polls = Vec::new();
+    let mut next = 0;
+    while next < sizes.len() as u64 {
+        let polled = poll(&client, 0, PollingStrategy::offset(next), 100).await;
+        for (offset, message) in (next..).zip(&polled.messages) {
+            assert_eq!(message.header.offset, offset);
+            assert_eq!(message.payload.len(), sizes[offset as usize]);
+        }
+        polls.push(polled.messages.len());
+        next += polled.messages.len() as u64;
+    }
+    assert_eq!(polls, [3, 2, 1, 2]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn many_producers_get_offsets_of_their_own_without_gaps() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Running::start(folder.path()).await;
+    let client = server.client().await;
+    topic(&client, 1, Durability::Persisted).await;
+    let mut producers = Vec::new();
+    for producer in 0..8 {
+        let client = server.client().await;
+        producers.push(tokio::spawn(async move {
+            let mut confirmed = Vec::new();
+            for batch in 0..20 {
+                let payload = format!("{producer}/{batch}");
+                let sent = send(&client, 0, &[&payload, &payload, &payload]).await;
+                confirmed.push((sent.confirmations[0].base_offset, payload));
+            }
+            confirmed
+        }));
+    }
+    let mut confirmed = Vec::new();
+    for producer in producers {
+        confirmed.extend(producer.await.unwrap());
+    }
+    confirmed.sort();
+    let all = payloads(&poll(&client, 0, PollingStrategy::first(), 1000).await);
+    assert_eq!(all.len(), 8 * 20 * 3);
+    for (number, (offset, payload)) in (0_u64..).zip(&confirmed) {
+        assert_eq!(*offset, number * 3);
+        assert_eq!(all[*offset as usize..][..3], [payload.as_str(); 3]);
+    }
+    server.stop().await;
+}

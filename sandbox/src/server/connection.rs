@@ -1,9 +1,9 @@
 //! One connection: reads frames, has them served one after another, writes the answers.
 //!
 //! What always holds: at most one request of a connection is in memory; its body grows with the bytes that arrive,
-//! not with the length that was claimed, and counts against the memory that all connections share; before the login a
-//! frame is small. A frame that has begun must be complete within [`FRAME_WITHIN`], an answer must be taken within
-//! [`ANSWER_WITHIN`].
+//! not with the length that was claimed, and what is large counts against the memory that all connections share; before
+//! the login a frame is small. A part of a frame that has begun must be complete within [`FRAME_WITHIN`], an answer must
+//! be taken within [`ANSWER_WITHIN`].
 
 use std::io;
 use std::sync::Arc;
@@ -26,11 +26,9 @@ use super::session::Session;
 const FRAME_MAX: usize = 64 * 1024 * 1024;
 /// A login fits easily.
 const FRAME_MAX_BEFORE_LOGIN: usize = 16 * 1024;
-/// Bodies up to this size do not count against the shared memory: all connections together hold little of them.
-const SMALL: usize = 16 * 1024;
-/// The buffer that a body starts with.
+/// What is read of a body before it counts against the shared memory: small enough for all connections together.
 const FIRST_CHUNK: usize = 64 * 1024;
-/// From the first byte of a frame to its last.
+/// For the header, for the first chunk of the body, and for its rest.
 const FRAME_WITHIN: Duration = Duration::from_secs(30);
 /// From the first byte of an answer to its last.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -97,7 +95,7 @@ impl Open {
 
     /// Reads the rest of a request and answers it. Says whether the connection can go on.
     async fn request(&mut self, stream: &mut TcpStream, head: &Head) -> io::Result<bool> {
-        let limit = match self.session.number() {
+        let limit = match self.session.login() {
             Some(_) => FRAME_MAX,
             None => FRAME_MAX_BEFORE_LOGIN,
         };
@@ -113,38 +111,41 @@ impl Open {
                 return Ok(false);
             }
         };
+        let mut body = BytesMut::with_capacity(head.body_len.min(FIRST_CHUNK));
+        let first = head.body_len.min(FIRST_CHUNK);
+        timeout(FRAME_WITHIN, fill(stream, &mut body, first)).await??;
+        // Only who really sends a large body takes part of the memory for it.
         let shared = Arc::clone(&self.shared);
-        let _room = match head.body_len > SMALL {
-            true => Some(
-                shared
-                    .memory(head.body_len)
-                    .await
-                    .map_err(io::Error::other)?,
-            ),
-            false => None,
+        let rest = head.body_len - first;
+        let _room = match rest {
+            0 => None,
+            rest => Some(shared.bodies.take(rest).await.map_err(io::Error::other)?),
         };
-        let body = timeout(FRAME_WITHIN, read_body(stream, head.body_len)).await??;
-        let answer = dispatch(&shared, &mut self.session, &head, body).await;
-        let session = self.session.number().unwrap_or_default();
+        timeout(FRAME_WITHIN, fill(stream, &mut body, head.body_len)).await??;
+
+        let answer = dispatch(&shared, &mut self.session, &head, body.freeze()).await;
+        let session = self.session.login().map_or(0, |login| login.number);
         let (head, body) = head.answer(answer, session, shared.commits());
         write(stream, head, body).await?;
+        self.session.release();
         Ok(true)
     }
 }
 
-async fn read_body(stream: &mut TcpStream, length: usize) -> io::Result<Bytes> {
-    let mut body = BytesMut::with_capacity(length.min(FIRST_CHUNK));
-    let mut rest = stream.take(length as u64);
+/// Reads until `body` is `length` bytes long.
+async fn fill(stream: &mut TcpStream, body: &mut BytesMut, length: usize) -> io::Result<()> {
+    let missing = length.saturating_sub(body.len());
+    let mut rest = stream.take(missing as u64);
     while body.len() < length {
-        // Reserving doubles the buffer, up to the length, as it fills.
+        // Grows by doubling, up to the length, as it fills.
         if body.len() == body.capacity() {
             body.reserve(body.len().min(length - body.len()).max(1));
         }
-        if rest.read_buf(&mut body).await? == 0 {
+        if rest.read_buf(body).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    Ok(body.freeze())
+    Ok(())
 }
 
 async fn write(stream: &mut TcpStream, head: Bytes, body: Bytes) -> io::Result<()> {

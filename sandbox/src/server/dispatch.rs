@@ -5,11 +5,12 @@
 
 use bytes::Bytes;
 use iggy_binary_protocol::codes::{
-    CREATE_CONSUMER_GROUP_CODE, CREATE_PARTITIONS_CODE, CREATE_STREAM_CODE, CREATE_TOPIC_CODE,
-    DELETE_CONSUMER_GROUP_CODE, DELETE_CONSUMER_OFFSET_CODE, DELETE_PARTITIONS_CODE,
-    DELETE_STREAM_CODE, DELETE_TOPIC_CODE, FLUSH_UNSAVED_BUFFER_CODE, GET_CLIENT_CODE,
-    GET_CLIENTS_CODE, GET_CLUSTER_METADATA_CODE, GET_CONSUMER_GROUP_CODE, GET_CONSUMER_GROUPS_CODE,
-    GET_CONSUMER_OFFSET_CODE, GET_ME_CODE, GET_STATS_CODE, GET_STREAM_CODE, GET_STREAMS_CODE,
+    ATTACH_CONSUMER_SESSION_CODE, CREATE_CONSUMER_GROUP_CODE, CREATE_PARTITIONS_CODE,
+    CREATE_STREAM_CODE, CREATE_TOPIC_CODE, DELETE_CONSUMER_GROUP_CODE, DELETE_CONSUMER_OFFSET_CODE,
+    DELETE_PARTITIONS_CODE, DELETE_STREAM_CODE, DELETE_TOPIC_CODE, FLUSH_UNSAVED_BUFFER_CODE,
+    GET_CLIENT_CODE, GET_CLIENTS_CODE, GET_CLUSTER_METADATA_CODE, GET_CONSUMER_GROUP_CODE,
+    GET_CONSUMER_GROUPS_CODE, GET_CONSUMER_OFFSET_CODE, GET_CONSUMER_OFFSET_ROUTING_CODE,
+    GET_ME_CODE, GET_POLL_ROUTING_CODE, GET_STATS_CODE, GET_STREAM_CODE, GET_STREAMS_CODE,
     GET_TOPIC_CODE, GET_TOPICS_CODE, JOIN_CONSUMER_GROUP_CODE, LEAVE_CONSUMER_GROUP_CODE,
     LOGIN_REGISTER_CODE, LOGIN_USER_CODE, LOGIN_WITH_PERSONAL_ACCESS_TOKEN_CODE, LOGOUT_USER_CODE,
     PING_CODE, POLL_MESSAGES_CODE, POLL_MESSAGES_ON_PRIMARY_CODE, PURGE_STREAM_CODE,
@@ -36,7 +37,7 @@ pub(crate) async fn dispatch(
     match head.code {
         PING_CODE => return Answer::Reply(Bytes::new()),
         LOGIN_REGISTER_CODE if head.is_replicated() => {
-            return login::log_in(shared, session, &body);
+            return login::log_in(shared, session, head.client(), &body);
         }
         LOGOUT_USER_CODE if head.is_replicated() => return login::log_out(shared, session),
         // The logins of older protocols: their session could not be used here.
@@ -45,7 +46,7 @@ pub(crate) async fn dispatch(
         }
         _ => {}
     }
-    if session.number().is_none() {
+    if session.login().is_none() {
         return match head.is_replicated() {
             // The client believes that it has a session.
             true => Answer::Evict(EvictionReason::NoSession),
@@ -60,12 +61,15 @@ pub(crate) async fn dispatch(
 
 async fn serve(
     shared: &Shared,
-    session: &Session,
+    session: &mut Session,
     code: u32,
     body: Bytes,
 ) -> Result<Bytes, IggyError> {
     match code {
         GET_CLUSTER_METADATA_CODE => Ok(system::cluster_metadata(session)),
+        ATTACH_CONSUMER_SESSION_CODE => system::attach(shared, session, &body),
+        GET_POLL_ROUTING_CODE => system::poll_routing(session, &body),
+        GET_CONSUMER_OFFSET_ROUTING_CODE => system::offset_routing(session, &body),
         GET_ME_CODE => system::client(shared, session.id),
         GET_CLIENT_CODE => system::get_client(shared, &body),
         GET_CLIENTS_CODE => Ok(system::get_clients(shared)),

@@ -85,6 +85,11 @@ impl RequestHead {
         self.header.operation != Operation::NonReplicated
     }
 
+    /// The number that the client chose for itself.
+    pub(crate) fn client(&self) -> u128 {
+        self.header.client
+    }
+
     /// Checks the body against the header's checksum, if the client gave one.
     ///
     /// # Errors

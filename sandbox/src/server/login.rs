@@ -17,8 +17,8 @@ use super::session::{Session, USER_ID};
 /// What the server calls itself, so that nobody takes it for Iggy.
 pub(crate) const SERVER_VERSION: &str = concat!("sandbox-", env!("CARGO_PKG_VERSION"));
 
-/// Opens a session; an open one on this connection ends first.
-pub(crate) fn log_in(shared: &Shared, session: &mut Session, body: &[u8]) -> Answer {
+/// Opens a session for the client that calls itself `client`; an open one on this connection ends first.
+pub(crate) fn log_in(shared: &Shared, session: &mut Session, client: u128, body: &[u8]) -> Answer {
     let Ok((version, prefix)) = ClientVersionInfo::decode(body) else {
         return Answer::Evict(EvictionReason::MalformedLogin);
     };
@@ -46,12 +46,12 @@ pub(crate) fn log_in(shared: &Shared, session: &mut Session, body: &[u8]) -> Ans
         return Answer::Evict(EvictionReason::SessionError);
     };
     shared.membership.lock().drop_member(session.id);
-    let number = shared.sessions.log_in(session);
+    let login = shared.sessions.log_in(session, client);
     debug!("connection {} logged in", session.id);
     Answer::Reply(
         LoginRegisterResponse {
             user_id: USER_ID,
-            session: number,
+            session: login.number,
             server_protocol_version: IGGY_PROTOCOL_VERSION,
             server_version,
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use iggy_binary_protocol::requests::messages::{
     FlushUnsavedBufferRequest, PollMessagesRequest, SendMessagesHeader,
 };
@@ -19,7 +19,7 @@ use super::dispatch::decode;
 use super::offsets::{self, Consumer};
 use super::record::Batch;
 use super::session::Session;
-use super::store::Polled;
+use super::store::{PREFIX, Polled};
 
 /// The most that one poll reply carries, a single larger message aside. Bytes.
 const POLL_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -62,7 +62,7 @@ pub(crate) async fn send(shared: &Shared, body: Bytes) -> Result<Bytes, IggyErro
 /// Reads messages of a partition.
 pub(crate) async fn poll(
     shared: &Shared,
-    session: &Session,
+    session: &mut Session,
     body: &[u8],
 ) -> Result<Bytes, IggyError> {
     let request: PollMessagesRequest = decode(body)?;
@@ -77,7 +77,7 @@ pub(crate) async fn poll(
                 return Ok(poll_reply(
                     RESYNC_REQUIRED_PARTITION_SENTINEL,
                     0,
-                    &Polled::default(),
+                    Polled::default(),
                 ));
             }
         }
@@ -102,11 +102,13 @@ pub(crate) async fn poll(
     partition.counters.polls.fetch_add(1, Ordering::Relaxed);
     let mut polled = Polled::default();
     if from < end && request.count > 0 {
-        let _room = shared.memory(POLL_BYTES_MAX).await?;
+        let mut share = shared.replies.take(POLL_BYTES_MAX).await?;
         polled = shared
             .store
             .read(Arc::clone(&partition), from, request.count, POLL_BYTES_MAX)
             .await?;
+        share.shrink(polled.reply.len());
+        session.hold(share);
     }
     if polled.count == 0 {
         partition
@@ -125,7 +127,7 @@ pub(crate) async fn poll(
                 .await?;
         }
     }
-    Ok(poll_reply(partition.id, progress.current_offset(), &polled))
+    Ok(poll_reply(partition.id, progress.current_offset(), polled))
 }
 
 /// Brings everything to the disk. Iggy of this version refuses the command; here it costs nothing to serve it.
@@ -176,11 +178,12 @@ pub(crate) fn unresolved(_: IggyError) -> IggyError {
     IggyError::ResourceNotFound(String::new())
 }
 
-fn poll_reply(partition: u32, current_offset: u64, polled: &Polled) -> Bytes {
-    let mut reply = BytesMut::with_capacity(16 + polled.records.len());
-    reply.put_u32_le(partition);
-    reply.put_u64_le(current_offset);
-    reply.put_u32_le(polled.count);
-    reply.put_slice(&polled.records);
-    reply.freeze()
+fn poll_reply(partition: u32, current_offset: u64, polled: Polled) -> Bytes {
+    let mut reply = polled.reply;
+    if let Some(mut prefix) = reply.get_mut(..PREFIX) {
+        prefix.put_u32_le(partition);
+        prefix.put_u64_le(current_offset);
+        prefix.put_u32_le(polled.count);
+    }
+    Bytes::from(reply)
 }

@@ -13,6 +13,7 @@ mod frame;
 mod groups;
 mod login;
 mod membership;
+mod memory;
 mod messages;
 mod offsets;
 mod record;
@@ -34,7 +35,7 @@ use std::time::Duration;
 use iggy_common::{IggyError, IggyTimestamp};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -45,17 +46,15 @@ pub use store::StoreError;
 
 use change::Change;
 use membership::Membership;
+use memory::Memory;
 use session::Sessions;
 use store::{Changed, Store};
 
 /// Connections at a time; each costs a task, a socket and small buffers.
 const CONNECTIONS_MAX: usize = 1024;
 
-/// Memory for bodies of requests and for poll replies, of all connections together. Bytes. Must hold at least one
-/// frame of the largest size.
+/// Memory for large request bodies, of all connections together, and as much again for poll replies. Bytes.
 const MEMORY_MAX: usize = 256 * 1024 * 1024;
-/// The unit in which that memory is counted. Bytes.
-const MEMORY_UNIT: usize = 1024;
 
 /// How long a shutdown waits for requests that are being served.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -127,7 +126,8 @@ struct Shared {
     store: Store,
     sessions: Sessions,
     membership: Mutex<Membership>,
-    memory: Semaphore,
+    bodies: Memory,
+    replies: Memory,
     commits: AtomicU64,
     /// Microseconds since the Unix epoch.
     started_at: u64,
@@ -155,7 +155,8 @@ impl Server {
             store,
             sessions: Sessions::default(),
             membership: Mutex::default(),
-            memory: Semaphore::new(MEMORY_MAX / MEMORY_UNIT),
+            bodies: Memory::new(MEMORY_MAX),
+            replies: Memory::new(MEMORY_MAX),
             commits: AtomicU64::new(0),
             started_at: IggyTimestamp::now().as_micros(),
         });
@@ -244,15 +245,5 @@ impl Shared {
     /// The number of changes to the catalog since the start.
     fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
-    }
-
-    /// Takes a share of the memory for large bodies, waiting for it if need be.
-    async fn memory(&self, bytes: usize) -> Result<SemaphorePermit<'_>, IggyError> {
-        let units = bytes.div_ceil(MEMORY_UNIT).min(MEMORY_MAX / MEMORY_UNIT);
-        let units = u32::try_from(units).map_err(|_| IggyError::InvalidSizeBytes)?;
-        self.memory
-            .acquire_many(units)
-            .await
-            .map_err(|_| IggyError::ClientShutdown)
     }
 }

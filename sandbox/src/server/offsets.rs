@@ -90,11 +90,12 @@ pub(crate) fn consumer(
             topic: topic.id,
             group: key.id,
         };
-        if !shared
-            .membership
-            .lock()
-            .owns(group, session.id, partition.id, &topic.partition_ids())
-        {
+        if !shared.membership.lock().owns(
+            group,
+            session.member(),
+            partition.id,
+            &topic.partition_ids(),
+        ) {
             return Consumer::NotOwner;
         }
     }

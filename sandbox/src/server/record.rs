@@ -111,64 +111,230 @@ impl Batch {
     }
 }
 
-/// A part of a stored batch, itself a valid batch record.
-#[derive(Debug, PartialEq, Eq)]
+/// What [`cut`] took of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cut {
-    pub(crate) record: Vec<u8>,
     /// The number of messages, at least 1.
     pub(crate) count: u32,
     pub(crate) last_offset: u64,
-    /// Whether the batch's last message is in it.
+    /// Whether the batch's last message is among them.
     pub(crate) to_end: bool,
 }
 
-/// The messages of a stored batch from offset `from` on: at most `count` of them, in a record of at most `room` bytes;
-/// with `at_least_one`, one message even if it does not fit. `None` when there is no such message.
+/// What may be taken of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Allowance {
+    /// Messages.
+    pub(crate) count: u32,
+    /// The size of the record that is made, in bytes.
+    pub(crate) bytes: usize,
+    /// Whether one message may be taken even if it does not fit.
+    pub(crate) at_least_one: bool,
+}
+
+/// Appends the messages of a stored batch from offset `from` on to `out`, as far as `allowed`, as a batch record of their
+/// own. `None`, and nothing appended, when there is no such message.
 ///
 /// # Errors
 /// [`WireError`] for bytes that are no batch.
 pub(crate) fn cut(
     record: &[u8],
     from: u64,
-    count: u32,
-    room: usize,
-    at_least_one: bool,
+    allowed: Allowance,
+    out: &mut Vec<u8>,
 ) -> Result<Option<Cut>, WireError> {
     let batch = decode_batch_slice_with(record, BatchIntegrity::LayoutOnly)?;
     let mut taken: Option<(usize, usize)> = None;
-    let (mut messages, mut last_offset, mut last) = (0, 0, false);
+    let mut cut = Cut {
+        count: 0,
+        last_offset: 0,
+        to_end: false,
+    };
     for (index, framed) in (1..).zip(batch.iter_with_offsets()) {
-        let offset = batch
-            .header
-            .base_offset
-            .saturating_add(u64::from(framed.message.header.offset_delta));
+        let delta = u64::from(framed.message.header.offset_delta);
+        let offset = batch.header.base_offset.saturating_add(delta);
         if offset < from {
             continue;
         }
         let start = taken.map_or(framed.start, |(start, _)| start);
-        let fits = BATCH_HEADER_SIZE + framed.end - start <= room;
-        if messages == count || !(fits || (at_least_one && messages == 0)) {
+        let fits = BATCH_HEADER_SIZE + framed.end - start <= allowed.bytes;
+        let forced = allowed.at_least_one && cut.count == 0;
+        if cut.count == allowed.count || !(fits || forced) {
             break;
         }
         taken = Some((start, framed.end));
-        messages += 1;
-        last_offset = offset;
-        last = index == batch.message_count();
+        cut = Cut {
+            count: cut.count + 1,
+            last_offset: offset,
+            to_end: index == batch.message_count(),
+        };
     }
     let Some(frames) = taken.and_then(|(start, end)| batch.blob().get(start..end)) else {
         return Ok(None);
     };
+    if cut.count == batch.message_count() {
+        out.extend_from_slice(record);
+        return Ok(Some(cut));
+    }
     let mut header = batch.header;
-    header.message_count = messages;
+    header.message_count = cut.count;
     header.batch_length = (BATCH_HEADER_SIZE + frames.len()) as u64;
     header.batch_checksum = header.checksum_for_blob(frames);
-    let mut out = vec![0; BATCH_HEADER_SIZE];
-    header.encode_into(&mut out);
+    let mut head = [0; BATCH_HEADER_SIZE];
+    header.encode_into(&mut head);
+    out.extend_from_slice(&head);
     out.extend_from_slice(frames);
-    Ok(Some(Cut {
-        record: out,
-        count: messages,
-        last_offset,
-        to_end: last,
-    }))
+    Ok(Some(cut))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use iggy_binary_protocol::requests::messages::{RawMessage, SendMessagesEncoder};
+    use iggy_binary_protocol::responses::messages::poll_messages::PolledBatchesIterator;
+    use iggy_binary_protocol::{WireIdentifier, WirePartitioning};
+
+    use super::*;
+
+    const STAMP: Stamp = Stamp {
+        partition: 3,
+        base_offset: 100,
+        timestamp: 5000,
+    };
+
+    /// A batch of messages with these payloads, as the SDK encodes it.
+    fn sent(payloads: &[&[u8]]) -> Bytes {
+        let messages: Vec<_> = (1..)
+            .zip(payloads)
+            .map(|(number, payload)| RawMessage {
+                id: number,
+                origin_timestamp: 1000 + number as u64,
+                headers: None,
+                payload,
+            })
+            .collect();
+        let id = WireIdentifier::numeric(0);
+        let mut body = BytesMut::new();
+        SendMessagesEncoder::encode(
+            &mut body,
+            &id,
+            &id,
+            &WirePartitioning::PartitionId(0),
+            &messages,
+        )
+        .unwrap();
+        let metadata = u32::from_le_bytes(body[..4].try_into().unwrap()) as usize;
+        body.freeze().slice(4 + metadata..)
+    }
+
+    fn stored(payloads: &[&[u8]]) -> Vec<u8> {
+        let batch = Batch::admit(sent(payloads), payloads.len() as u32).unwrap();
+        let mut record = vec![0xee; batch.len()];
+        batch.write_stamped(STAMP, &mut record);
+        record
+    }
+
+    #[test]
+    fn the_stamp_changes_only_what_the_server_owns() {
+        let sent = sent(&[b"one", b"two"]);
+        let stored = stored(&[b"one", b"two"]);
+        let batch = decode_batch_slice(&stored).unwrap();
+        assert_eq!(
+            (batch.header.partition_id, batch.header.base_offset),
+            (3, 100)
+        );
+        assert_eq!(
+            (batch.header.base_timestamp, batch.header.origin_timestamp),
+            (5000, 1001)
+        );
+        assert_eq!(stored[BATCH_HEADER_SIZE..], sent[BATCH_HEADER_SIZE..]);
+    }
+
+    #[test]
+    fn any_part_of_a_batch_can_be_cut_out_and_is_a_valid_batch() {
+        let payloads: [&[u8]; 4] = [b"a", b"bb", b"ccc", b"dddd"];
+        let record = stored(&payloads);
+        for from in 0..106 {
+            for count in 0..6 {
+                let allowed = Allowance {
+                    count,
+                    bytes: usize::MAX,
+                    at_least_one: false,
+                };
+                let mut out = Vec::new();
+                let cut = cut(&record, from, allowed, &mut out).unwrap();
+                let expected: Vec<u64> = (100..104)
+                    .filter(|offset| *offset >= from)
+                    .take(count as usize)
+                    .collect();
+                let Some(last) = expected.last() else {
+                    assert_eq!((cut, out.len()), (None, 0));
+                    continue;
+                };
+                let cut = cut.unwrap();
+                assert_eq!(
+                    (cut.count as usize, cut.last_offset),
+                    (expected.len(), *last)
+                );
+                assert_eq!(cut.to_end, *last == 103);
+                decode_batch_slice(&out).unwrap();
+                let messages: Vec<_> = PolledBatchesIterator::new(&out)
+                    .map(Result::unwrap)
+                    .collect();
+                assert_eq!(
+                    messages
+                        .iter()
+                        .map(|message| message.offset)
+                        .collect::<Vec<_>>(),
+                    expected
+                );
+                for message in messages {
+                    let index = (message.offset - 100) as usize;
+                    assert_eq!(message.payload, payloads[index]);
+                    assert_eq!(message.origin_timestamp, 1001 + index as u64);
+                    assert_eq!(message.timestamp, 5000);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_stays_within_its_bytes_but_can_be_forced_to_take_one_message() {
+        let record = stored(&[&[7; 100], &[7; 100], &[7; 100]]);
+        for bytes in 0..=record.len() {
+            for at_least_one in [false, true] {
+                let allowed = Allowance {
+                    count: 9,
+                    bytes,
+                    at_least_one,
+                };
+                let mut out = Vec::new();
+                let cut = cut(&record, 0, allowed, &mut out).unwrap();
+                let fitting = bytes.saturating_sub(BATCH_HEADER_SIZE) / (48 + 100);
+                let expected = if at_least_one {
+                    fitting.max(1)
+                } else {
+                    fitting
+                };
+                assert_eq!(cut.map_or(0, |cut| cut.count as usize), expected);
+                assert!(out.len() <= bytes || (at_least_one && expected == 1));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_batch_are_an_error() {
+        let allowed = Allowance {
+            count: 1,
+            bytes: 1000,
+            at_least_one: true,
+        };
+        let record = stored(&[b"one", b"two"]);
+        for length in 0..record.len() {
+            assert!(
+                cut(&record[..length], 0, allowed, &mut Vec::new()).is_err(),
+                "{length}"
+            );
+        }
+    }
 }

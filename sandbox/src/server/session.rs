@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use iggy_binary_protocol::responses::clients::ClientResponse;
 use parking_lot::Mutex;
 
+use super::memory::Share;
+
 /// The one user's id; Iggy counts users from 0.
 pub(crate) const USER_ID: u32 = 0;
 
@@ -23,14 +25,46 @@ pub(crate) struct Session {
     pub(crate) id: u32,
     /// The address on which the client reached the server.
     pub(crate) server: SocketAddr,
-    number: Option<u64>,
+    login: Option<Login>,
+    /// Whose member this connection polls and commits as, if not as its own.
+    attached: Option<u32>,
+    /// The memory of the answer that is being sent.
+    answer: Option<Share>,
 }
 
 impl Session {
-    /// The session's number, or `None` before the login.
-    pub(crate) fn number(&self) -> Option<u64> {
-        self.number
+    /// Keeps a share of the memory until the answer is sent.
+    pub(crate) fn hold(&mut self, share: Share) {
+        self.answer = Some(share);
     }
+
+    /// Gives it back.
+    pub(crate) fn release(&mut self) {
+        self.answer = None;
+    }
+
+    /// The session, or `None` before the login.
+    pub(crate) fn login(&self) -> Option<Login> {
+        self.login
+    }
+
+    /// The member of consumer groups as which this connection polls and commits.
+    pub(crate) fn member(&self) -> u32 {
+        self.attached.unwrap_or(self.id)
+    }
+
+    /// Polls and commits as the member of another connection from now on.
+    pub(crate) fn attach(&mut self, member: u32) {
+        self.attached = Some(member);
+    }
+}
+
+/// A session: the number that the client chose for itself and the number that it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) client: u128,
+    /// Never 0, never the same twice until the server restarts.
+    pub(crate) number: u64,
 }
 
 /// All connections.
@@ -44,7 +78,7 @@ pub(crate) struct Sessions {
 #[derive(Debug, Clone, Copy)]
 struct Connected {
     client: SocketAddr,
-    logged_in: bool,
+    login: Option<Login>,
 }
 
 impl Sessions {
@@ -55,13 +89,15 @@ impl Sessions {
             id,
             Connected {
                 client,
-                logged_in: false,
+                login: None,
             },
         );
         Session {
             id,
             server,
-            number: None,
+            login: None,
+            attached: None,
+            answer: None,
         }
     }
 
@@ -69,17 +105,25 @@ impl Sessions {
         self.connected.lock().remove(&session.id);
     }
 
-    /// Gives the session a new number, which is never 0.
-    pub(crate) fn log_in(&self, session: &mut Session) -> u64 {
+    /// Opens a session for a client that calls itself `client`.
+    pub(crate) fn log_in(&self, session: &mut Session, client: u128) -> Login {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-        session.number = Some(number);
-        self.mark(session.id, true);
-        number
+        let login = Login { client, number };
+        self.mark(session, Some(login));
+        login
     }
 
     pub(crate) fn log_out(&self, session: &mut Session) {
-        session.number = None;
-        self.mark(session.id, false);
+        self.mark(session, None);
+    }
+
+    /// The connection whose session this is.
+    pub(crate) fn find(&self, login: Login) -> Option<u32> {
+        let connected = self.connected.lock();
+        let found = connected
+            .iter()
+            .find(|(_, connected)| connected.login == Some(login));
+        found.map(|(id, _)| *id)
     }
 
     /// All connections in order of id, without their consumer groups.
@@ -99,9 +143,11 @@ impl Sessions {
             .map(|connected| response(id, *connected))
     }
 
-    fn mark(&self, id: u32, logged_in: bool) {
-        if let Some(connected) = self.connected.lock().get_mut(&id) {
-            connected.logged_in = logged_in;
+    fn mark(&self, session: &mut Session, login: Option<Login>) {
+        session.login = login;
+        session.attached = None;
+        if let Some(connected) = self.connected.lock().get_mut(&session.id) {
+            connected.login = login;
         }
     }
 }
@@ -109,11 +155,7 @@ impl Sessions {
 fn response(id: u32, connected: Connected) -> ClientResponse {
     ClientResponse {
         client_id: id,
-        user_id: if connected.logged_in {
-            USER_ID
-        } else {
-            NO_USER
-        },
+        user_id: connected.login.map_or(NO_USER, |_| USER_ID),
         transport: TRANSPORT_TCP,
         address: connected.client.to_string(),
         consumer_groups_count: 0,

@@ -1,10 +1,13 @@
 //! The commands about the server itself and its clients.
 
 use bytes::Bytes;
-use iggy_binary_protocol::requests::system::GetClientRequest;
+use iggy_binary_protocol::requests::consumer_offsets::GetConsumerOffsetRequest;
+use iggy_binary_protocol::requests::messages::PollMessagesRequest;
+use iggy_binary_protocol::requests::system::{AttachConsumerSessionRequest, GetClientRequest};
 use iggy_binary_protocol::responses::clients::{
     ClientDetailsResponse, ClientResponse, ConsumerGroupInfoResponse, GetClientsResponse,
 };
+use iggy_binary_protocol::responses::messages::PollRoutingResponse;
 use iggy_binary_protocol::responses::system::get_cluster_metadata::{
     ClusterMetadataResponse, ClusterNodeResponse,
 };
@@ -15,13 +18,72 @@ use iggy_common::{ClusterNodeRole, ClusterNodeStatus, IggyError, IggyTimestamp};
 use super::Shared;
 use super::dispatch::decode;
 use super::login::SERVER_VERSION;
-use super::session::Session;
+use super::session::{Login, Session};
 use super::topics;
 
-/// One node, which leads, at the address on which this client reached it.
+/// The name of the cluster and of its node.
+const NAME: &str = "sandbox";
+
+/// The cluster: one node, which leads.
 pub(crate) fn cluster_metadata(session: &Session) -> Bytes {
-    let node = ClusterNodeResponse {
-        name: "sandbox".to_owned(),
+    ClusterMetadataResponse {
+        name: NAME.to_owned(),
+        nodes: vec![node(session)],
+    }
+    .to_bytes()
+}
+
+/// Where to poll with a commit: here, as this session.
+pub(crate) fn poll_routing(session: &Session, body: &[u8]) -> Result<Bytes, IggyError> {
+    decode::<PollMessagesRequest>(body)?;
+    route(session)
+}
+
+/// Where to change an offset: here, as this session.
+pub(crate) fn offset_routing(session: &Session, body: &[u8]) -> Result<Bytes, IggyError> {
+    decode::<GetConsumerOffsetRequest>(body)?;
+    route(session)
+}
+
+/// Lets a connection poll and commit as the group member that another connection is.
+pub(crate) fn attach(
+    shared: &Shared,
+    session: &mut Session,
+    body: &[u8],
+) -> Result<Bytes, IggyError> {
+    let request: AttachConsumerSessionRequest = decode(body)?;
+    let login = Login {
+        client: request.client_id,
+        number: request.session,
+    };
+    let member = shared
+        .sessions
+        .find(login)
+        .ok_or(IggyError::Unauthenticated)?;
+    session.attach(member);
+    Ok(Bytes::new())
+}
+
+fn route(session: &Session) -> Result<Bytes, IggyError> {
+    let login = session.login().ok_or(IggyError::Unauthenticated)?;
+    let consumer_session = AttachConsumerSessionRequest {
+        client_id: login.client,
+        session: login.number,
+        // Everything here is up to date at once.
+        metadata_watermark: 0,
+    };
+    let primary = node(session);
+    Ok(PollRoutingResponse {
+        consumer_session,
+        primary,
+    }
+    .to_bytes())
+}
+
+/// This server, at the address on which the client reached it.
+fn node(session: &Session) -> ClusterNodeResponse {
+    ClusterNodeResponse {
+        name: NAME.to_owned(),
         ip: session.server.ip().to_string(),
         tcp_port: session.server.port(),
         quic_port: 0,
@@ -29,12 +91,7 @@ pub(crate) fn cluster_metadata(session: &Session) -> Bytes {
         websocket_port: 0,
         role: ClusterNodeRole::Leader as u8,
         status: ClusterNodeStatus::Healthy as u8,
-    };
-    ClusterMetadataResponse {
-        name: "sandbox".to_owned(),
-        nodes: vec![node],
     }
-    .to_bytes()
 }
 
 pub(crate) fn get_client(shared: &Shared, body: &[u8]) -> Result<Bytes, IggyError> {

@@ -12,24 +12,24 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// No step of a test may take longer.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A server in a task of this process.
-pub struct Running {
-    pub address: SocketAddr,
-    pub stats: Stats,
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) stats: Stats,
     shutdown: CancellationToken,
     task: JoinHandle<Result<(), ServerError>>,
 }
 
 impl Running {
     /// Starts a server on a free port with its data in `folder`.
-    pub async fn start(folder: &Path) -> Self {
+    pub(crate) async fn start(folder: &Path) -> Self {
         Self::start_at("127.0.0.1:0".parse().unwrap(), folder).await
     }
 
     /// Starts a server on this address with its data in `folder`.
-    pub async fn start_at(address: SocketAddr, folder: &Path) -> Self {
+    pub(crate) async fn start_at(address: SocketAddr, folder: &Path) -> Self {
         let config = ServerConfig::new(address, folder);
         let server = Server::bind(config).await.unwrap();
         let shutdown = CancellationToken::new();
@@ -42,7 +42,7 @@ impl Running {
     }
 
     /// Stops the server as a signal does.
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         tokio::time::timeout(DEADLINE, self.task)
             .await
@@ -52,20 +52,20 @@ impl Running {
     }
 
     /// A client that is logged in.
-    pub async fn client(&self) -> IggyClient {
+    pub(crate) async fn client(&self) -> IggyClient {
         client(self.address).await
     }
 }
 
 /// A client that is logged in at `address`.
-pub async fn client(address: SocketAddr) -> IggyClient {
+pub(crate) async fn client(address: SocketAddr) -> IggyClient {
     let client = connected(address).await;
     client.login_user("iggy", "iggy").await.unwrap();
     client
 }
 
 /// A client that is connected but not logged in.
-pub async fn connected(address: SocketAddr) -> IggyClient {
+pub(crate) async fn connected(address: SocketAddr) -> IggyClient {
     let client = IggyClientBuilder::new()
         .with_tcp()
         .with_server_address(address.to_string())
@@ -77,12 +77,12 @@ pub async fn connected(address: SocketAddr) -> IggyClient {
 }
 
 /// The stream, topic and consumer that most tests use.
-pub fn named(name: &str) -> Identifier {
+pub(crate) fn named(name: &str) -> Identifier {
     Identifier::named(name).unwrap()
 }
 
 /// A stream `s` with a topic `t` of so many partitions.
-pub async fn topic(client: &IggyClient, partitions: u32, durability: Durability) {
+pub(crate) async fn topic(client: &IggyClient, partitions: u32, durability: Durability) {
     client.create_stream("s").await.unwrap();
     let options = TopicCreateOptions {
         partitions_count: Some(partitions),
@@ -96,7 +96,11 @@ pub async fn topic(client: &IggyClient, partitions: u32, durability: Durability)
 }
 
 /// Sends one batch with these payloads to a partition of `s`/`t`.
-pub async fn send(client: &IggyClient, partition: u32, payloads: &[&str]) -> SendMessagesResponse {
+pub(crate) async fn send(
+    client: &IggyClient,
+    partition: u32,
+    payloads: &[&str],
+) -> SendMessagesResponse {
     let mut messages: Vec<_> = payloads
         .iter()
         .map(|payload| payload.parse::<IggyMessage>().unwrap())
@@ -113,7 +117,7 @@ pub async fn send(client: &IggyClient, partition: u32, payloads: &[&str]) -> Sen
 }
 
 /// Polls a partition of `s`/`t` as consumer 1 without committing.
-pub async fn poll(
+pub(crate) async fn poll(
     client: &IggyClient,
     partition: u32,
     strategy: PollingStrategy,
@@ -135,7 +139,7 @@ pub async fn poll(
 }
 
 /// The payloads of polled messages as text.
-pub fn payloads(polled: &PolledMessages) -> Vec<String> {
+pub(crate) fn payloads(polled: &PolledMessages) -> Vec<String> {
     polled
         .messages
         .iter()
@@ -144,7 +148,7 @@ pub fn payloads(polled: &PolledMessages) -> Vec<String> {
 }
 
 /// The offsets of polled messages.
-pub fn offsets(polled: &PolledMessages) -> Vec<u64> {
+pub(crate) fn offsets(polled: &PolledMessages) -> Vec<u64> {
     polled
         .messages
         .iter()
@@ -153,7 +157,7 @@ pub fn offsets(polled: &PolledMessages) -> Vec<u64> {
 }
 
 /// Repeats `check` until it gives something.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     what: &str,
     mut check: impl FnMut() -> F,
 ) -> T {

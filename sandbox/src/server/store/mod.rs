@@ -33,7 +33,7 @@ use tracing::{error, info};
 use super::catalog::{Catalog, ConsumerKey, Partition};
 use super::change::Change;
 use super::record::Batch;
-pub(crate) use read::Polled;
+pub(crate) use read::{PREFIX, Polled};
 use turn::Command;
 use write::Writer;
 
@@ -148,8 +148,13 @@ impl Store {
                     source: Box::new(source),
                 },
             })?;
+        Self::start(database, &path)
+    }
+
+    /// Starts the store on an open database; `path` is for messages.
+    fn start(database: Database, path: &Path) -> Result<Self, StoreError> {
         let database = Arc::new(database);
-        let catalog = Arc::new(RwLock::new(Arc::new(load::load(&database, &path)?)));
+        let catalog = Arc::new(RwLock::new(Arc::new(load::load(&database, path)?)));
 
         let (queue, commands) = mpsc::channel();
         let (failed, failure) = watch::channel(None);

@@ -8,17 +8,31 @@ use redb::{Database, ReadOnlyTable};
 use super::StoreError;
 use super::tables::{BATCHES, batch_header};
 use crate::server::catalog::Partition;
-use crate::server::record;
+use crate::server::record::{self, Allowance};
+
+/// The bytes that [`Polled::reply`] leaves free at its start.
+pub(crate) const PREFIX: usize = 16;
 
 /// Messages as a poll reply carries them.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Polled {
-    /// Batch records, one after another; the first and last possibly cut.
-    pub(crate) records: Vec<u8>,
+    /// [`PREFIX`] bytes for the reply's own numbers, then batch records one after another, the first and last possibly
+    /// cut.
+    pub(crate) reply: Vec<u8>,
     /// The number of messages in them.
     pub(crate) count: u32,
     /// The offset of the last of them; 0 when there is none.
     pub(crate) last_offset: u64,
+}
+
+impl Default for Polled {
+    fn default() -> Self {
+        Self {
+            reply: vec![0; PREFIX],
+            count: 0,
+            last_offset: 0,
+        }
+    }
 }
 
 type Batches = ReadOnlyTable<(u64, u64), &'static [u8]>;
@@ -40,22 +54,23 @@ pub(super) fn read(
         .map_err(StoreError::io)?;
     for entry in range {
         let (_, value) = entry.map_err(StoreError::io)?;
-        let left = count.saturating_sub(polled.count);
-        let room = bytes.saturating_sub(polled.records.len());
-        // One message always goes out, or a message larger than the cap would block its partition for good.
-        if left == 0 || (room == 0 && polled.count > 0) {
+        let allowed = Allowance {
+            count: count.saturating_sub(polled.count),
+            bytes: bytes.saturating_sub(polled.reply.len() - PREFIX),
+            // One message always goes out, or a message larger than the cap would block its partition for good.
+            at_least_one: polled.count == 0,
+        };
+        if allowed.count == 0 {
             break;
         }
-        let cut =
-            record::cut(value.value(), from, left, room, polled.count == 0).map_err(|_| {
-                StoreError::Record {
-                    what: "a stored batch cannot be decoded",
-                }
-            })?;
+        let cut = record::cut(value.value(), from, allowed, &mut polled.reply).map_err(|_| {
+            StoreError::Record {
+                what: "a stored batch cannot be decoded",
+            }
+        })?;
         let Some(cut) = cut else { break };
         polled.count += cut.count;
         polled.last_offset = cut.last_offset;
-        polled.records.extend_from_slice(&cut.record);
         if !cut.to_end {
             break;
         }
