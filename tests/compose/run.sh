@@ -5,6 +5,8 @@
 # Needs a Docker daemon, Docker Compose 2, mosquitto_pub and mosquitto_sub, and a build of the workspace:
 #   cargo build --workspace && tests/compose/run.sh [FOLDER WITH sandbox AND THE PLUGIN, default target/debug]
 #
+# With IGGY_CONNECTORS_BIN=/path/of/iggy-connectors the runtime's stand-in is made from that official program.
+#
 # The stand-ins' names are those of the official images, so that what is tested is what is shipped. Where one of those
 # images is present already, nothing is done. The stand-ins are removed at the end.
 set -euo pipefail
@@ -88,9 +90,13 @@ root_with "$work/iggy" "$built/sandbox"
 cp tests/compose/stand-ins/{iggy,iggy-server} "$work/iggy/bin/"
 stand_in apache/iggy:0.9.0 "$work/iggy" 'WORKDIR /app' 'ENTRYPOINT ["iggy-server"]'
 
-root_with "$work/connect" "$built/sandbox"
-cp tests/compose/stand-ins/iggy-connectors "$work/connect/bin/"
-# Found by the dynamic linker when the plugin is loaded; the sandbox itself may not need them.
+if [[ -n ${IGGY_CONNECTORS_BIN:-} ]]; then
+    root_with "$work/connect" "$IGGY_CONNECTORS_BIN"
+else
+    root_with "$work/connect" "$built/sandbox"
+    cp tests/compose/stand-ins/iggy-connectors "$work/connect/bin/"
+fi
+# Found by the dynamic linker when the plugin is loaded; the program itself may not need them.
 for library in $(ldd "$built/$plugin" | grep -o '/[^ )]*'); do
     mkdir -p "$work/connect$(dirname "$library")"
     cp -L -n "$library" "$work/connect$library"
@@ -119,6 +125,7 @@ subscriber=$!
 deadline=$((SECONDS + 60))
 until grep -q '^Subscribed' "$work/received"; do
     ((SECONDS < deadline)) || fail "no SUBACK"
+    sleep 0.1
     kill -0 "$subscriber" 2> /dev/null || fail "mosquitto_sub ended early"
 done
 # shellcheck disable=SC2046
