@@ -293,3 +293,19 @@ async fn stopping_acknowledges_what_is_in_flight_and_closes() {
     assert_eq!(client.rest().await, [1, 2, 3].map(Got::PubAck));
     sim.assert_outcomes_add_up();
 }
+
+#[tokio::test(start_paused = true)]
+async fn n7_appends_that_are_given_up_at_a_stop_count_as_failed_and_are_never_acknowledged() {
+    let sim = Sim::new().await;
+    let mut client = sim.connect("a").await;
+    sim.log.hold(HoldAt::BeforeCommit);
+    for id in 1..=3 {
+        client.publish("d/1/x", "x", Some(id)).await;
+    }
+    sim.until("taken", |sim| sim.count("publishes_received") == 3)
+        .await;
+    sim.gateway.stop().await;
+    assert!(client.rest().await.is_empty());
+    assert_eq!(sim.count("publishes_failed"), 3);
+    sim.assert_outcomes_add_up();
+}
