@@ -36,7 +36,7 @@ pub struct IggyServer {
 /// What the sandbox's server counted for one topic since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TopicCounters {
-    /// Poll requests, those that found nothing included.
+    /// Poll requests that found something.
     pub polls: u64,
     /// Messages in all replies to polls.
     pub polled_messages: u64,
@@ -177,7 +177,7 @@ impl IggyServer {
                     .and_then(serde_json::Value::as_u64)
                     .unwrap_or_else(|| panic!("no counter {key} in {row}"))
             };
-            sum.polls += count("polls");
+            sum.polls += count("polls") - count("empty_polls");
             sum.polled_messages += count("polled_messages");
             sum.appends += count("appends");
             sum.appended_messages += count("appended_messages");

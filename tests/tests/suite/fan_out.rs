@@ -43,6 +43,11 @@ fn d1_two_hundred_subscribers_cause_one_read_of_each_message() {
         return;
     };
     assert_eq!(
+        after.polls - before.polls,
+        after.appends - before.appends,
+        "there is one poll for each batch: {before:?}, {after:?}"
+    );
+    assert_eq!(
         after.appended_messages - before.appended_messages,
         u64::from(MESSAGES)
     );
