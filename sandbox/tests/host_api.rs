@@ -35,6 +35,8 @@ async fn a_connector_is_shown_with_the_official_fields() {
         "stream": "s",
         "topic": "t",
         "schema": "raw",
+        "avro_schema_json": null,
+        "avro_schema_path": null,
         "batch_length": null,
         "linger_time": null,
     }]);

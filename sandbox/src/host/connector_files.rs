@@ -118,6 +118,10 @@ pub struct ProducerStream {
     pub topic: String,
     /// The payload's format.
     pub schema: Schema,
+    /// Accepted and shown; Avro itself is not supported here.
+    pub avro_schema_json: Option<String>,
+    /// Accepted and shown; Avro itself is not supported here.
+    pub avro_schema_path: Option<PathBuf>,
     /// Messages a request at most; default 1,000.
     pub batch_length: Option<u32>,
     /// How long a request may wait for more messages; default "5ms".
@@ -133,6 +137,10 @@ pub struct ConsumerStream {
     pub topics: Vec<String>,
     /// The payload's format.
     pub schema: Schema,
+    /// Accepted and shown; Avro itself is not supported here.
+    pub avro_schema_json: Option<String>,
+    /// Accepted and shown; Avro itself is not supported here.
+    pub avro_schema_path: Option<PathBuf>,
     /// Messages a poll at most; default 1,000.
     pub batch_length: Option<u32>,
     /// The time between two polls; default "5ms".
