@@ -166,10 +166,7 @@ impl Reader {
 
     async fn commit(&self, committed: &mut Option<u64>) {
         let shared = &*self.shared;
-        let safe = {
-            let routes = shared.routes.lock();
-            shared.context.ledger.safe(routes.lagging_from())
-        };
+        let safe = shared.routes.lock().safe(&shared.context);
         let Some(safe) = safe else { return };
         if *committed == Some(safe) {
             return;
