@@ -60,6 +60,7 @@ impl Subscriber {
         command.args(["-q", &qos.to_string()]);
         let name = format!("mosquitto_sub {client_id}");
         let log = folder.join(format!("sub-{}.log", crate::ports::unique_name()));
+        let granted = format!("): {qos}");
         let mut process = Process::start(&name, command, &log);
         wait::until(&format!("{name} is subscribed"), wait::PATIENCE, || {
             if let Some(status) = process.ended() {
@@ -68,7 +69,7 @@ impl Subscriber {
             process
                 .output()
                 .lines()
-                .any(|line| line.starts_with("Subscribed"))
+                .any(|line| line.starts_with("Subscribed") && line.ends_with(&granted))
         });
         Self { process }
     }

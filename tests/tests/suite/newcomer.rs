@@ -1,6 +1,6 @@
 //! The README's first steps: everything in the sandbox, a message published, received, and read back from Iggy.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 
 use e2e::binaries;
@@ -30,7 +30,8 @@ fn the_sandbox_alone_serves_the_first_steps_of_the_readme() {
         if let Some(status) = sandbox.ended() {
             panic!("the sandbox ended with {status}");
         }
-        TcpStream::connect(mqtt).is_ok()
+        // Its HTTP API comes last, when both connectors are open.
+        sandbox.output().contains("api listening on")
     });
 
     let subscriber = Subscriber::start(mqtt, folder.path(), "", TOPIC, 1);
