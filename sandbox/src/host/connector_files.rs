@@ -85,7 +85,8 @@ pub struct ConnectorConfig<S> {
     pub version: u64,
     /// For people.
     pub name: String,
-    /// The shared library; see [`super::library_path`].
+    /// The shared library, with or without extension. A relative path is also looked for, by its file name, beside the
+    /// executable, in the working directory and in the system's library folders.
     pub path: String,
     /// Message transforms. Only `None` or an empty table is supported here.
     pub transforms: Option<BTreeMap<String, Value>>,

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use iggy::prelude::{AutoLogin, Client, Credentials, IggyClient, IggyClientBuilder, IggyError};
 use thiserror::Error;
-use tracing::info;
 
 use super::config::IggyConfig;
 
@@ -69,7 +68,6 @@ pub async fn connect(config: &IggyConfig) -> Result<IggyClient, ClientError> {
         }
     }
     let client = builder.build().map_err(refused)?;
-    info!("connecting to Iggy at {}", config.address);
     client.connect().await.map_err(refused)?;
     Ok(client)
 }

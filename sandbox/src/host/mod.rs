@@ -128,6 +128,7 @@ impl Host {
             path: config.state.path.clone(),
             reason,
         })?;
+        info!("connecting to Iggy at {}", config.iggy.address);
         let consuming = iggy_clients::connect(&config.iggy).await?;
         let producing = iggy_clients::connect(&config.iggy).await?;
         let files = ConnectorFiles::load(&config.connectors.config_dir, environment)?;
