@@ -219,6 +219,11 @@ fn closing_stops_a_poll_that_waits() {
     assert_eq!(SOURCES.handle(id, Some(take)), 0);
     assert_eq!(SOURCES.close(id), 0);
     assert!(is_dropped(id));
+    assert_eq!(
+        errors_of(id),
+        Vec::<String>::new(),
+        "it was not given up after a time"
+    );
 }
 
 #[test]

@@ -74,3 +74,68 @@ impl Sink for MqttSink {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use iggy_connector_sdk::Schema;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Keeps what is logged.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn batches_that_should_not_come_are_dropped_and_reported_once() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .with_ansi(false);
+        let _logging = tracing::subscriber::set_default(subscriber.finish());
+
+        let sink = MqttSink::new(1, json!({}));
+        let topic = TopicMetadata {
+            stream: "building_north".to_owned(),
+            topic: "telemetry".to_owned(),
+        };
+        for _ in 0..3 {
+            let metadata = MessagesMetadata {
+                partition_id: 0,
+                current_offset: 0,
+                schema: Schema::Raw,
+            };
+            sink.consume(&topic, metadata, Vec::new()).await.unwrap();
+        }
+        let logged = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(logged.lines().count(), 1, "{logged}");
+        for text in ["WARN", "streams = []", "building_north", "telemetry"] {
+            assert!(logged.contains(text), "{text} is not in {logged}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_configuration_that_cannot_be_used_fails_to_open_with_the_reason_in_one_line() {
+        let mut sink = MqttSink::new(1, json!({"no_such_key": 1}));
+        let Err(Error::InitError(reason)) = sink.open().await else {
+            panic!("opened")
+        };
+        assert!(reason.contains("no_such_key"), "{reason}");
+        assert!(!reason.contains('\n'), "{reason}");
+        sink.close().await.unwrap();
+    }
+}

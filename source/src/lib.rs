@@ -57,3 +57,36 @@ impl Source for MqttSource {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_configuration_that_cannot_be_used_fails_to_open_with_the_reason_in_one_line() {
+        let mut source = MqttSource::new(1, json!({"no_such_key": 1}), None);
+        let Err(Error::InitError(reason)) = source.open().await else {
+            panic!("opened")
+        };
+        assert!(reason.contains("no_such_key"), "{reason}");
+        assert!(!reason.contains('\n'), "{reason}");
+        source.close().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_ever_polled() {
+        let source = MqttSource::new(1, json!({}), None);
+        let a_year = Duration::from_secs(365 * 24 * 3600);
+        assert!(tokio::time::timeout(a_year, source.poll()).await.is_err());
+    }
+
+    #[test]
+    fn a_debug_line_shows_no_configuration() {
+        let source = MqttSource::new(1, json!({"password": "hush"}), None);
+        assert!(!format!("{source:?}").contains("hush"));
+    }
+}
