@@ -318,3 +318,23 @@ async fn a_log_that_became_shorter_is_read_on_at_its_new_end() {
         ["before", "before", "after"]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_append_of_this_gateway_wakes_an_idle_reader_at_once() {
+    let sim = Sim::new().await;
+    let mut subscriber = sim.connect("s").await;
+    subscriber.subscribe("d/1/x", 1).await;
+    let mut publisher = sim.connect("p").await;
+    for id in 1..=20 {
+        // Long enough that the reader has come to its longest pause; odd, so that it is met in the middle of one.
+        tokio::time::sleep(Duration::from_millis(1_013)).await;
+        let published = tokio::time::Instant::now();
+        publisher.publish("d/1/x", "x", Some(id)).await;
+        subscriber.take().await;
+        assert!(
+            published.elapsed() < Duration::from_millis(5),
+            "{:?}",
+            published.elapsed()
+        );
+    }
+}
