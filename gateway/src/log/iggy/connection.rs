@@ -267,4 +267,23 @@ mod tests {
             "[fd00::2]:8091"
         );
     }
+
+    #[test]
+    fn a_failed_login_says_what_to_mend() {
+        let dialer = Dialer::new("iggy:8090".into(), "gateway".into(), "secret".into());
+        let explain = |error: &IggyError| dialer.explain_login(error, "iggy:8091");
+        let bad = LogError::BadCredentials {
+            username: "gateway".into(),
+        };
+        assert_eq!(explain(&IggyError::InvalidCredentials), bad);
+        assert_eq!(explain(&IggyError::Unauthenticated), bad);
+        let other_version = explain(&IggyError::IncompatibleProtocolVersion(11, 12, 13));
+        assert!(matches!(&other_version, LogError::Refused(text) if text.contains("0.9")));
+        for error in [IggyError::Disconnected, IggyError::InvalidCommand] {
+            let error = explain(&error);
+            assert!(error.is_transient());
+            assert!(error.to_string().contains("iggy:8091"), "{error}");
+        }
+        assert!(explain(&IggyError::TransientNotAccepted).is_transient());
+    }
 }

@@ -361,7 +361,6 @@ impl<D: Dial> Shared<D> {
         let idle = {
             let mut state = self.state.lock();
             self.closed.cancel();
-            self.ready.close();
             self.health.send_replace(Health::Down(self.closed_error()));
             std::mem::take(&mut state.idle)
         };

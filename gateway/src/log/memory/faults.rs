@@ -32,12 +32,6 @@ pub enum Call {
     Commit,
 }
 
-impl Call {
-    fn writes(self) -> bool {
-        matches!(self, Self::Create | Self::Append | Self::Commit)
-    }
-}
-
 /// What happens to one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
@@ -57,7 +51,7 @@ pub enum Fault {
 pub struct Chances {
     /// The call fails and is not done.
     pub fail: f64,
-    /// A write is done and its reply is lost.
+    /// The call is done and its reply is lost.
     pub lose_reply: f64,
     /// An append is reported as failed and done up to `longest_delay` later.
     pub done_later: f64,
@@ -106,7 +100,7 @@ impl Faults {
         if self.chance(fail) {
             return Some(Fault::Fail(self.random_error()));
         }
-        if call.writes() && self.chance(lose_reply) {
+        if self.chance(lose_reply) {
             return Some(Fault::LoseReply(self.random_error()));
         }
         if call == Call::Append && self.chance(done_later) {

@@ -88,6 +88,7 @@ fn a_batch_keeps_order_ids_payloads_and_each_records_own_headers() {
             record.payload.as_ptr(),
             "the payload was copied"
         );
+        assert_eq!(message.user_headers, by_sdk(&record.headers));
         let stored = decode(message);
         assert_eq!(
             (stored.id, &stored.headers, &stored.payload),

@@ -44,6 +44,22 @@ async fn an_append_that_was_given_up_can_be_stored_after_its_retry_and_what_foll
 }
 
 #[tokio::test(start_paused = true)]
+async fn appends_that_were_given_up_are_stored_when_their_times_come() {
+    let log = log();
+    for (id, seconds) in [(1, 5), (2, 3)] {
+        log.script(
+            Call::Append,
+            Fault::DoneLater(Duration::from_secs(seconds), broken()),
+        );
+        assert!(log.append(&triple(), &[record(id)]).await.is_err());
+    }
+    tokio::time::advance(Duration::from_secs(4)).await;
+    assert_eq!(ids(&log), [2]);
+    tokio::time::advance(Duration::from_secs(4)).await;
+    assert_eq!(ids(&log), [2, 1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delay_takes_its_time_and_a_dropped_call_is_not_done() {
     let log = log();
     log.script(Call::Append, Fault::Delay(Duration::from_secs(2)));
@@ -91,8 +107,11 @@ async fn an_outage_fails_everything_at_once_also_what_is_held_and_ends() {
     log.wait_until("one append is held", |log| log.held() == 1)
         .await;
     log.set_outage(true);
+    let outcome = tokio::time::timeout(DEADLINE, append)
+        .await
+        .expect("still held");
     assert!(matches!(
-        append.await.unwrap(),
+        outcome.unwrap(),
         Err(LogError::Unreachable { .. })
     ));
     assert!(matches!(

@@ -216,6 +216,19 @@ async fn a_truncated_log_gives_its_offsets_out_again() {
 }
 
 #[tokio::test]
+async fn a_log_can_lose_more_than_retention_has_left() {
+    let log = log();
+    log.append(&triple(), &[record(1), record(2), record(3)])
+        .await
+        .unwrap();
+    log.expire(&triple(), 2);
+    log.truncate(&triple(), 1);
+    assert_eq!(log.end(&triple()).await, Ok(1));
+    log.append(&triple(), &[record(4)]).await.unwrap();
+    assert_eq!(log.records(&triple())[0].offset, 1);
+}
+
+#[tokio::test]
 async fn an_expired_beginning_leaves_a_gap_and_the_rest() {
     let log = log();
     log.append(&triple(), &[record(1), record(2), record(3)])

@@ -1,4 +1,6 @@
-//! The pool with connections that are numbers and a server that is a struct, in Tokio's paused time.
+//! Lending, with connections that are numbers and a server that is a struct, in Tokio's paused time.
+
+mod outages;
 
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
@@ -112,10 +114,27 @@ fn is_unreachable<T>(result: Result<T, LogError>, because: &str) -> bool {
     matches!(result, Err(LogError::Unreachable { reason, .. }) if reason.contains(because))
 }
 
+/// Connects, or fails the test if there is neither a connection nor a reason.
+async fn connect(pool: &Pool<Server>) -> Result<(), LogError> {
+    timeout(CONNECT_TIMEOUT * 2, pool.connect())
+        .await
+        .expect("neither connected nor told why not")
+}
+
 /// Asks again and again until a connection is lent, and gives it back.
 async fn until_lent(pool: &Pool<Server>) {
     while pool.lease().await.map(Lease::give_back).is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Borrows a connection as soon as there is one, and finds it broken.
+async fn until_broken(pool: &Pool<Server>) {
+    loop {
+        match pool.lease().await {
+            Ok(lease) => return lease.broken(),
+            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
     }
 }
 
@@ -124,7 +143,7 @@ async fn connections_are_made_when_first_asked_for_and_lent_again() {
     let (server, pool) = pool(2);
     tokio::time::sleep(WAIT).await;
     assert_eq!(server.attempts(), 0);
-    pool.connect().await.unwrap();
+    connect(&pool).await.unwrap();
     for _ in 0..10 {
         pool.lease().await.unwrap().give_back();
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -182,174 +201,22 @@ async fn a_connection_whose_borrower_went_away_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_server_asking_fails_at_once_with_the_reason() {
-    let (server, pool) = pool(2);
-    server.set(Mood::Refuses(LogErrorKind::Unreachable));
-    assert!(is_unreachable(pool.connect().await, "refused"));
-    let before = Instant::now();
-    for _ in 0..100 {
-        assert!(is_unreachable(pool.lease().await, "refused"));
-    }
-    assert_eq!(before.elapsed(), Duration::ZERO);
-}
-
-#[tokio::test(start_paused = true)]
-async fn attempts_go_on_for_ever_with_growing_pauses_up_to_the_longest() {
-    let (server, pool) = pool(1);
-    server.set(Mood::Refuses(LogErrorKind::Unreachable));
-    assert!(pool.connect().await.is_err());
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let early = server.attempts();
-    assert!((4..=8).contains(&early), "{early} attempts in two seconds");
-    tokio::time::sleep(Duration::from_secs(3600)).await;
-    let late = server.attempts() - early;
-    assert!((720..=1440).contains(&late), "{late} attempts in an hour");
-}
-
-#[tokio::test(start_paused = true)]
-async fn after_an_outage_of_any_length_requests_succeed_within_the_longest_pause() {
-    let (server, pool) = pool(3);
-    pool.connect().await.unwrap();
-    server.kill_all();
-    server.set(Mood::Refuses(LogErrorKind::Unreachable));
-    // The request in flight finds that the server is gone; the others are found out by their checks.
-    pool.lease().await.unwrap().broken();
-    assert!(is_unreachable(pool.lease().await, "refused"));
-    for outage in [1, 60, 86_400] {
-        tokio::time::sleep(Duration::from_secs(outage)).await;
-        assert!(is_unreachable(pool.lease().await, "refused"));
-    }
-    server.set(Mood::Accepts);
-    let before = Instant::now();
-    until_lent(&pool).await;
-    assert!(
-        before.elapsed() <= LONGEST_BACKOFF + Duration::from_millis(10),
-        "{:?}",
-        before.elapsed()
-    );
-    // One connection found the server back, and the others did not wait out their own pauses.
-    tokio::time::sleep(Duration::from_millis(10)).await;
-    assert_eq!(server.open.load(Ordering::SeqCst), 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pool_that_finds_the_server_back_wakes_the_other_pool() {
-    let server = Arc::new(Server::default());
-    let back = Arc::new(Notify::new());
-    let (one, other) = (
-        Pool::new(server.clone(), 1, WAIT, back.clone()),
-        Pool::new(server.clone(), 1, WAIT, back),
-    );
-    server.set(Mood::Refuses(LogErrorKind::Unreachable));
-    assert!(one.connect().await.is_err() && other.connect().await.is_err());
-    tokio::time::sleep(Duration::from_secs(600)).await;
-    server.set(Mood::Accepts);
-    tokio::select! { () = until_lent(&one) => {}, () = until_lent(&other) => {} }
-    let one_is_back = Instant::now();
-    until_lent(&one).await;
-    until_lent(&other).await;
-    assert!(
-        one_is_back.elapsed() < Duration::from_millis(50),
-        "the other came {:?} later",
-        one_is_back.elapsed()
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_broken_connection_makes_the_others_be_checked_before_they_are_lent() {
-    let (server, pool) = pool(3);
-    pool.connect().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(1)).await;
-    let lease = pool.lease().await.unwrap();
-    server.kill_all();
-    lease.broken();
-    for _ in 0..10 {
-        let lease = pool.lease().await.unwrap();
-        assert!(
-            server.alive(&lease.connection()),
-            "a dead connection was lent"
-        );
-        lease.give_back();
-    }
-    // Two dead ones were checked, and what was made after the break needs no check.
-    assert!(server.checks.load(Ordering::SeqCst) <= 4);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_request_that_was_given_up_does_not_make_the_others_suspect() {
     let (server, pool) = pool(2);
-    pool.connect().await.unwrap();
+    connect(&pool).await.unwrap();
     drop(pool.lease().await.unwrap());
     pool.lease().await.unwrap().give_back();
     assert_eq!(server.checks.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unused_connection_is_checked_and_replaced_when_it_is_dead() {
-    let (server, pool) = pool(2);
-    pool.connect().await.unwrap();
-    tokio::time::sleep(CHECK_INTERVAL * 7 / 2).await;
-    assert_eq!(server.checks.load(Ordering::SeqCst), 6);
-    assert_eq!(server.attempts(), 2);
-    server.kill_all();
-    tokio::time::sleep(CHECK_INTERVAL * 2).await;
-    assert_eq!(server.attempts(), 4);
-    assert_eq!(server.open.load(Ordering::SeqCst), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_hangs_is_given_up_after_the_connect_timeout_and_later_after_a_moment() {
+async fn a_connection_that_is_used_is_not_checked() {
     let (server, pool) = pool(1);
-    server.set(Mood::Hangs);
-    let before = Instant::now();
-    assert!(is_unreachable(pool.connect().await, "does not answer"));
-    assert_eq!(before.elapsed(), CONNECT_TIMEOUT);
-    server.set(Mood::Accepts);
-    until_lent(&pool).await;
-    server.set(Mood::Hangs);
-    tokio::time::sleep(PATIENCE).await;
-    pool.lease().await.unwrap().broken();
-    let before = Instant::now();
-    assert!(is_unreachable(pool.lease().await, "does not answer"));
-    assert_eq!(before.elapsed(), PATIENCE);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_connection_that_breaks_at_once_again_and_again_is_made_at_a_bounded_rate() {
-    let (server, pool) = pool(1);
-    let before = Instant::now();
-    while before.elapsed() < Duration::from_secs(1) {
-        match pool.lease().await {
-            Ok(lease) => lease.broken(),
-            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
-        }
+    for _ in 0..30 {
+        pool.lease().await.unwrap().give_back();
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    assert!(
-        server.attempts() <= 21,
-        "{} attempts in a second",
-        server.attempts()
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wrong_password_is_permanent_at_first_and_transient_once_there_was_a_connection() {
-    let (server, pool) = pool(1);
-    server.set(Mood::Refuses(LogErrorKind::BadCredentials));
-    assert_eq!(
-        pool.connect().await,
-        Err(LogError::BadCredentials {
-            username: "u".into()
-        })
-    );
-    server.set(Mood::Accepts);
-    tokio::time::sleep(LONGEST_BACKOFF).await;
-    pool.lease().await.unwrap().broken();
-    let _ = pool.lease().await.map(Lease::give_back);
-    server.set(Mood::Refuses(LogErrorKind::BadCredentials));
-    pool.lease().await.unwrap().broken();
-    let error = pool.lease().await.err().unwrap();
-    assert!(error.is_transient(), "{error}");
-    assert!(error.to_string().contains("refuses the user"), "{error}");
+    assert_eq!(server.checks.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -364,7 +231,7 @@ async fn closing_fails_all_that_wait_and_closes_every_connection() {
     pool.close();
     assert!(is_unreachable(waiting.await.unwrap(), "closed"));
     assert!(is_unreachable(pool.lease().await, "closed"));
-    assert!(is_unreachable(pool.connect().await, "closed"));
+    assert!(is_unreachable(connect(&pool).await, "closed"));
     lease.give_back();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(server.open.load(Ordering::SeqCst), 0);
@@ -372,9 +239,20 @@ async fn closing_fails_all_that_wait_and_closes_every_connection() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn closing_ends_the_connections_that_are_not_lent_at_once() {
+    let (server, pool) = pool(2);
+    let lease = pool.lease().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    pool.close();
+    assert_eq!(server.open.load(Ordering::SeqCst), 1);
+    drop(lease);
+    assert_eq!(server.open.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn dropping_the_pool_ends_its_tasks_and_connections() {
     let (server, pool) = pool(2);
-    pool.connect().await.unwrap();
+    connect(&pool).await.unwrap();
     drop(pool);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(server.open.load(Ordering::SeqCst), 0);
