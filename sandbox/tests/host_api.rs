@@ -204,6 +204,9 @@ async fn metrics_are_served_only_when_they_are_switched_on() {
     world.source("source", "s", "t", r#"batches = [["one", "two"]]"#);
     let host = world.host().await;
     assert_eq!(get(&host, "/metrics").await.status, 404);
+    world
+        .journal_with(|lines| lines.contains(&"source ack".to_owned()))
+        .await;
     host.shutdown().await;
     let environment: Environment = [("IGGY_CONNECTORS_HTTP_METRICS_ENABLED", "true")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
