@@ -92,7 +92,7 @@ impl Dialer {
             IggyError::IncompatibleProtocolVersion(..) => {
                 LogError::Refused(format!("{error}; this gateway speaks to Iggy 0.9 servers"))
             }
-            _ if class(error) == Class::Broken => {
+            _ if class(error) == Class::Broken || *error == IggyError::InvalidCommand => {
                 let reason =
                     format!("it does not complete the login ({error}); is it an Iggy 0.9 server?");
                 self.unreachable_at(address, &reason)
