@@ -1,5 +1,6 @@
 //! The store on a disk that can be held up and can fail.
 
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -84,8 +85,25 @@ impl StorageBackend for Disk {
     }
 }
 
+/// The switches of a disk that is let go when its test ends, also by a failure: the store waits for it.
+struct Held(Arc<Switches>);
+
+impl Deref for Held {
+    type Target = Switches;
+
+    fn deref(&self) -> &Switches {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.hold(false);
+    }
+}
+
 /// A store with one partition, and the switches of its disk.
-async fn store() -> (Arc<Store>, Arc<Partition>, Arc<Switches>) {
+async fn store() -> (Arc<Store>, Arc<Partition>, Held) {
     let switches = Arc::<Switches>::default();
     let disk = Disk {
         memory: InMemoryBackend::new(),
@@ -115,7 +133,7 @@ async fn store() -> (Arc<Store>, Arc<Partition>, Arc<Switches>) {
         .topic(&stream, &WireIdentifier::numeric(changed.id))
         .unwrap();
     let partition = Arc::clone(topic.partition(0).unwrap());
-    (store, partition, switches)
+    (store, partition, Held(switches))
 }
 
 fn batch() -> Batch {
@@ -209,8 +227,9 @@ async fn a_replicated_append_does_not_wait_for_the_disk_and_reaches_it_within_it
             expected
         );
     }
+    let syncs = switches.syncs.load(Ordering::Acquire);
     if started.elapsed() < SYNC_WITHIN {
-        assert_eq!(switches.syncs.load(Ordering::Acquire), before);
+        assert_eq!(syncs, before);
     }
     assert_eq!(
         store.read(partition, 0, 99, 100_000).await.unwrap().count,
@@ -292,4 +311,49 @@ async fn what_is_queued_for_a_partition_that_is_deleted_in_the_same_turn_is_refu
         "{after:?}"
     );
     assert_eq!(store.read(partition, 0, 9, 1000).await.unwrap().count, 0);
+}
+
+#[tokio::test]
+async fn the_offsets_of_a_deleted_group_are_deleted_and_no_others() {
+    let (store, partition, _switches) = store().await;
+    append(&store, &partition, false).await.unwrap().unwrap();
+    let place = || (WireIdentifier::numeric(0), WireIdentifier::numeric(0));
+    let mut keys = Vec::new();
+    for name in ["a", "b"] {
+        let (stream, topic) = place();
+        let name = name.to_owned();
+        let group = store
+            .change(Change::CreateGroup {
+                stream,
+                topic,
+                name,
+            })
+            .await
+            .unwrap();
+        let kind = ConsumerKind::Group;
+        keys.push(ConsumerKey { kind, id: group.id });
+    }
+    let kind = ConsumerKind::Consumer;
+    keys.push(ConsumerKey {
+        kind,
+        id: keys[0].id,
+    });
+    for key in &keys {
+        store
+            .set_offset(Arc::clone(&partition), *key, Some(0))
+            .await
+            .unwrap();
+    }
+    let (stream, topic) = place();
+    let group = WireIdentifier::numeric(keys[0].id);
+    store
+        .change(Change::DeleteGroup {
+            stream,
+            topic,
+            group,
+        })
+        .await
+        .unwrap();
+    let left: Vec<_> = keys.iter().map(|key| partition.offset(*key)).collect();
+    assert_eq!(left, [None, Some(0), Some(0)]);
 }
