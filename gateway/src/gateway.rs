@@ -31,8 +31,6 @@ use crate::observe::Counters;
 use crate::session::{Context, End, Sessions};
 use crate::targets::{TargetError, Targets};
 
-/// How long one request to Iggy may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// What stopping takes beyond `shutdown_grace` at most, for each of its steps.
 const STOP_SLACK: Duration = Duration::from_secs(1);
 
@@ -114,7 +112,7 @@ impl Gateway {
             username: config.iggy.username.clone(),
             password: config.iggy.password.expose().to_owned(),
             connections: config.iggy.connections,
-            request_timeout: REQUEST_TIMEOUT,
+            request_timeout: IggyLogConfig::REQUEST_TIMEOUT,
         });
         let log: Arc<dyn Log> = Arc::new(iggy);
         let started = Self::start_on(config, map, log.clone()).await;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::log::Log;
+use crate::log::{Log, LogError};
 
 /// What is known of Iggy's reachability.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct Health {
 /// How often Iggy is asked while it answers, and while it does not.
 const INTERVAL: Duration = Duration::from_secs(2);
 const INTERVAL_AWAY: Duration = Duration::from_millis(500);
+/// An Iggy that takes longer than this to answer a ping is away for those who want to come in.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Health {
     /// Iggy answered now.
@@ -56,7 +58,8 @@ impl Health {
 /// Asks Iggy now and then, for as long as it is polled.
 pub async fn watch(health: Arc<Health>, log: Arc<dyn Log>) {
     loop {
-        match log.ping().await {
+        let asked = timeout(PATIENCE, log.ping());
+        match asked.await.unwrap_or(Err(LogError::Timeout(PATIENCE))) {
             Ok(()) => {
                 if let Some(away) = health.away_for() {
                     tracing::info!(away_seconds = away.as_secs_f32(), "Iggy answers again");

@@ -49,8 +49,8 @@ pub struct IggyLogConfig {
 }
 
 impl IggyLogConfig {
-    /// The default of `request_timeout`.
-    pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+    /// The default of `request_timeout`. An append that is given up earlier than it has to be is stored twice.
+    pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 }
 
 impl fmt::Debug for IggyLogConfig {
