@@ -4,23 +4,20 @@
 //! publishes unacknowledged, or takes no answers, nothing more is read from it, and its keep-alive clock stands still;
 //! however the connection ends, by a panic too, everything it held is released once.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::gate::{self, Admitted, Refused};
 use super::incoming::{Incoming, Read};
+use super::subscriptions::Subscriptions;
 use super::{Context, End, EndSignal, Live, writer};
-use crate::backoff::Backoff;
-use crate::delivery::{Delivery, Outbox};
+use crate::delivery::Outbox;
 use crate::ingest::{AckWriter, Acks, Ticket};
-use crate::log::Triple;
-use crate::mqtt::{ClientId, PacketId, QoS, TopicFilter, TopicName};
+use crate::mqtt::{ClientId, PacketId, QoS};
 use crate::observe::Counters;
 use crate::wire::{
     ConnectReturnCode, Packet, Publish, Subscribe, SubscribeReturnCode, Unsubscribe, Violation,
@@ -157,12 +154,6 @@ async fn turn_away<R, W>(
     writer::close(read, write, CLOSE_LIMIT).await;
 }
 
-/// A topic that the client has subscribed to.
-struct Subscription {
-    topic: TopicName,
-    triples: Vec<Triple>,
-}
-
 /// A client that is being served. Dropping it releases all that it holds.
 struct Connection {
     context: Arc<Context>,
@@ -171,9 +162,7 @@ struct Connection {
     outbox: Arc<Outbox>,
     acks: Arc<Acks>,
     end: Arc<EndSignal>,
-    /// How many there are, for others to see.
-    subscription_count: Arc<AtomicUsize>,
-    subscriptions: HashMap<TopicFilter, Subscription>,
+    subscriptions: Subscriptions,
 }
 
 /// Where the publisher's acknowledgements go.
@@ -211,12 +200,13 @@ impl Connection {
             end: end.clone(),
             counters: counters.clone(),
         }));
-        let subscription_count = Arc::new(AtomicUsize::new(0));
         let live = Live {
             outbox: outbox.clone(),
             end: end.clone(),
-            subscriptions: subscription_count.clone(),
+            subscriptions: Arc::default(),
         };
+        let subscriptions =
+            Subscriptions::new(context.clone(), outbox.clone(), live.subscriptions.clone());
         if context.sessions.enter(&client, live) {
             counters.takeovers.increment();
         }
@@ -227,8 +217,7 @@ impl Connection {
             outbox,
             acks,
             end,
-            subscription_count,
-            subscriptions: HashMap::new(),
+            subscriptions,
         }
     }
 
@@ -285,120 +274,33 @@ impl Connection {
     }
 
     async fn subscribe(&mut self, subscribe: Subscribe) {
-        let delivery = self.context.delivery.load_full();
         let mut codes = Vec::with_capacity(subscribe.filters.len());
         for (filter, asked) in subscribe.filters {
             // 3.8.4-6: a lower QoS than asked may be granted.
             let qos = asked.min(QoS::AtLeastOnce);
-            codes.push(match self.subscribe_one(delivery.as_ref(), &filter, qos).await {
+            codes.push(match self.subscriptions.add(&filter, qos).await {
                 Ok(()) => {
                     self.context.counters.subscriptions_granted.increment();
                     SubscribeReturnCode::Granted(qos)
                 }
                 Err(reason) => {
                     self.context.counters.subscriptions_refused.increment();
-                    tracing::info!(client = %self.client, %filter, reason, "subscription refused");
+                    tracing::info!(client = %self.client, %filter, %reason, "subscription refused");
                     SubscribeReturnCode::Failure
                 }
             });
         }
-        self.subscription_count
-            .store(self.subscriptions.len(), Ordering::SeqCst);
-        // If the role ended meanwhile, it may not have seen this connection's subscriptions.
-        let now = self.context.delivery.load_full();
-        if !self.subscriptions.is_empty()
-            && now.as_ref().map(Arc::as_ptr) != delivery.as_ref().map(Arc::as_ptr)
-        {
+        if self.subscriptions.are_orphaned() {
             self.end.end(End::DeliveryEnded);
         }
         self.outbox
             .control(|out| encode::suback(subscribe.packet_id, &codes, out));
     }
 
-    async fn subscribe_one(
-        &mut self,
-        delivery: Option<&Arc<Delivery>>,
-        filter: &TopicFilter,
-        qos: QoS,
-    ) -> Result<(), String> {
-        let topic = filter
-            .concrete()
-            .ok_or("filters with wildcards are not served yet; subscribe to whole topics")?;
-        let delivery = delivery.ok_or("no sink connector is attached to this gateway")?;
-        let max = self.context.config.limits.max_subscriptions;
-        if self.subscriptions.len() >= max && !self.subscriptions.contains_key(filter) {
-            return Err(format!("the client has max_subscriptions = {max} already"));
-        }
-        let resolution = self
-            .context
-            .map
-            .resolve(&topic)
-            .map_err(|refusal| refusal.to_string())?;
-        // As long as clients may connect, they may also wait for Iggy here; then they are told.
-        let deadline = Instant::now() + self.context.config.iggy.grace;
-        let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
-        let info = loop {
-            let asked = self
-                .context
-                .targets
-                .ensure(resolution.rule, &resolution.target, &resolution.plan)
-                .await;
-            match asked {
-                Err(error) if error.is_transient() && Instant::now() < deadline => {
-                    sleep(backoff.next_pause()).await;
-                }
-                asked => break asked.map_err(|error| error.to_string())?,
-            }
-        };
-        let partitions = match &resolution.key {
-            Some(key) => {
-                let partition = key.partition(info.partitions);
-                partition..partition + 1
-            }
-            None => 0..info.partitions,
-        };
-        let triples: Vec<Triple> = partitions
-            .map(|partition| Triple {
-                target: resolution.target.clone(),
-                partition,
-            })
-            .collect();
-        while let Err(error) = delivery
-            .subscribe(&self.outbox, &topic, qos, &triples)
-            .await
-        {
-            if !error.is_transient() || Instant::now() >= deadline {
-                return Err(error.to_string());
-            }
-            sleep(backoff.next_pause()).await;
-        }
-        let subscription = Subscription {
-            topic: topic.detached(),
-            triples,
-        };
-        if let Some(before) = self.subscriptions.insert(filter.detached(), subscription) {
-            // The number of partitions may have changed since.
-            let now = &self.subscriptions[filter].triples;
-            let gone: Vec<Triple> = before
-                .triples
-                .into_iter()
-                .filter(|triple| !now.contains(triple))
-                .collect();
-            delivery.unsubscribe(self.outbox.id(), &topic, &gone);
-        }
-        Ok(())
-    }
-
     fn unsubscribe(&mut self, unsubscribe: &Unsubscribe) {
         for filter in &unsubscribe.filters {
-            if let Some(gone) = self.subscriptions.remove(filter)
-                && let Some(delivery) = self.context.delivery.load_full()
-            {
-                delivery.unsubscribe(self.outbox.id(), &gone.topic, &gone.triples);
-            }
+            self.subscriptions.remove(filter);
         }
-        self.subscription_count
-            .store(self.subscriptions.len(), Ordering::Relaxed);
         // 3.10.4-5: also if there was no such subscription.
         self.outbox
             .control(|out| encode::unsuback(unsubscribe.packet_id, out));
@@ -446,11 +348,6 @@ fn is_of_a_publish(violation: &Violation) -> bool {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let Some(delivery) = self.context.delivery.load_full() {
-            for subscription in self.subscriptions.values() {
-                delivery.leave(self.outbox.id(), &subscription.triples);
-            }
-        }
         self.outbox.close();
         self.context.sessions.leave(&self.client, self.outbox.id());
     }

@@ -1,7 +1,7 @@
 //! Sessions: a client's connection from its CONNECT to its end.
 //!
 //! [`gate`] decides who comes in, [`connection`] is the loop that serves a client, [`incoming`] turns bytes into packets,
-//! [`writer`] turns an outbox into bytes. This file holds what connections share ([`Context`]) and who is connected
+//! [`writer`] turns an outbox into bytes, [`subscriptions`] keeps what a client wants. This file holds what connections share ([`Context`]) and who is connected
 //! ([`Sessions`]). What always holds: of one client id one connection is served, the newest (3.1.4-2); the end of an
 //! older one cannot touch it, because both are told apart by their [`ConnectionId`].
 
@@ -25,6 +25,7 @@ use crate::targets::Targets;
 pub mod connection;
 pub mod gate;
 pub mod incoming;
+pub mod subscriptions;
 pub mod writer;
 
 /// What all connections of a gateway share.

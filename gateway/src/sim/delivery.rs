@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Got, Sim, device, payloads, triple};
-use crate::log::memory::MemoryLog;
+use crate::log::memory::{Call, Fault, MemoryLog};
 
 const CONSUMER: &str = "mqtt-gateway.node-1";
 
@@ -337,4 +337,25 @@ async fn an_append_of_this_gateway_wakes_an_idle_reader_at_once() {
             published.elapsed()
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_in_the_middle_of_a_subscribe_leaves_no_reader_behind() {
+    let log = MemoryLog::new();
+    log.add_topic(&triple("rest", 0).target, 3, None);
+    let sim = Sim::on(log, |_| ()).await;
+    let mut client = sim.connect("s").await;
+    // The first partition's end is told at once, the second's much later.
+    sim.log.script(Call::End, Fault::Delay(Duration::ZERO));
+    sim.log
+        .script(Call::End, Fault::Delay(Duration::from_secs(30)));
+    client.send_subscribe("elsewhere", 1).await;
+    let delivery = sim.gateway.context().delivery.load_full().unwrap();
+    sim.until("the first reader", |_| delivery.readers() == 1)
+        .await;
+    let mut other = sim.connect("s").await;
+    assert!(client.rest().await.is_empty(), "taken over");
+    sim.until("no reader", |_| delivery.readers() == 0).await;
+    other.ping().await;
+    assert_eq!(other.next().await, Got::PingResp);
 }

@@ -1,0 +1,184 @@
+//! What one client has subscribed to, and how a filter becomes partitions to read.
+//!
+//! What always holds: a subscription is written down before its readers are asked, and dropping this takes the client
+//! off all of them, so that a connection that ends in the middle of a SUBSCRIBE leaves nothing behind; one filter's
+//! refusal leaves the others as they are; others can see how many there are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::Context;
+use crate::backoff::Backoff;
+use crate::delivery::{Delivery, Outbox};
+use crate::log::{LogError, Triple};
+use crate::mapping::{Refusal, Resolution};
+use crate::mqtt::{QoS, TopicFilter, TopicName};
+use crate::targets::TargetError;
+
+/// Why a filter is answered with 0x80.
+#[derive(Debug, thiserror::Error)]
+pub enum NotGranted {
+    /// The filter has a wildcard.
+    #[error("filters with wildcards are not served yet; subscribe to whole topics")]
+    Wildcard,
+    /// No delivery role.
+    #[error("no sink connector is attached to this gateway")]
+    NoDelivery,
+    /// The client has too many.
+    #[error("the client has max_subscriptions = {0} already")]
+    TooMany(usize),
+    /// The map has no place for the topic.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    /// The topic's place in Iggy cannot be used.
+    #[error("{0}")]
+    Target(#[from] TargetError),
+    /// Iggy cannot be read.
+    #[error("{0}")]
+    Log(#[from] LogError),
+}
+
+struct Subscription {
+    topic: TopicName,
+    triples: Vec<Triple>,
+}
+
+/// See the module.
+pub struct Subscriptions {
+    context: Arc<Context>,
+    outbox: Arc<Outbox>,
+    by_filter: HashMap<TopicFilter, Subscription>,
+    /// The delivery role that they were made with.
+    delivery: Option<Arc<Delivery>>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Subscriptions {
+    /// None yet. `count` is kept at their number.
+    pub fn new(context: Arc<Context>, outbox: Arc<Outbox>, count: Arc<AtomicUsize>) -> Self {
+        Self {
+            context,
+            outbox,
+            by_filter: HashMap::new(),
+            delivery: None,
+            count,
+        }
+    }
+
+    /// Subscribes to `filter`; the same filter again replaces the subscription.
+    pub async fn add(&mut self, filter: &TopicFilter, qos: QoS) -> Result<(), NotGranted> {
+        let topic = filter.concrete().ok_or(NotGranted::Wildcard)?;
+        let delivery = self.context.delivery.load_full();
+        let delivery = delivery.ok_or(NotGranted::NoDelivery)?;
+        let max = self.context.config.limits.max_subscriptions;
+        if self.by_filter.len() >= max && !self.by_filter.contains_key(filter) {
+            return Err(NotGranted::TooMany(max));
+        }
+        let resolution = self.context.map.resolve(&topic)?;
+        // As long as clients may connect, they may also wait for Iggy here; then they are told.
+        let deadline = Instant::now() + self.context.config.iggy.grace;
+        let triples = self.partitions(resolution, deadline).await?;
+        let subscription = Subscription {
+            topic: topic.detached(),
+            triples: triples.clone(),
+        };
+        let before = self.by_filter.insert(filter.detached(), subscription);
+        self.count.store(self.by_filter.len(), Ordering::SeqCst);
+        if let Some(before) = before {
+            // The number of partitions may have changed since.
+            let gone: Vec<Triple> = before
+                .triples
+                .into_iter()
+                .filter(|triple| !triples.contains(triple))
+                .collect();
+            delivery.unsubscribe(self.outbox.id(), &topic, &gone);
+        }
+        self.delivery = Some(delivery.clone());
+        let mut backoff = retry_pauses();
+        loop {
+            match delivery
+                .subscribe(&self.outbox, &topic, qos, &triples)
+                .await
+            {
+                Ok(()) => return Ok(()),
+                Err(error) if error.is_transient() && Instant::now() < deadline => {
+                    sleep(backoff.next_pause()).await;
+                }
+                Err(error) => {
+                    self.remove(filter);
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    async fn partitions(
+        &self,
+        resolution: Resolution,
+        deadline: Instant,
+    ) -> Result<Vec<Triple>, NotGranted> {
+        let Resolution {
+            rule,
+            target,
+            key,
+            plan,
+        } = resolution;
+        let mut backoff = retry_pauses();
+        let info = loop {
+            match self.context.targets.ensure(rule, &target, &plan).await {
+                Err(error) if error.is_transient() && Instant::now() < deadline => {
+                    sleep(backoff.next_pause()).await;
+                }
+                asked => break asked?,
+            }
+        };
+        let partitions = match key {
+            Some(key) => {
+                let partition = key.partition(info.partitions);
+                partition..partition + 1
+            }
+            None => 0..info.partitions,
+        };
+        let triple = |partition| Triple {
+            target: target.clone(),
+            partition,
+        };
+        Ok(partitions.map(triple).collect())
+    }
+
+    /// Ends the subscription to `filter`, if there is one.
+    pub fn remove(&mut self, filter: &TopicFilter) {
+        if let Some(gone) = self.by_filter.remove(filter)
+            && let Some(delivery) = &self.delivery
+        {
+            delivery.unsubscribe(self.outbox.id(), &gone.topic, &gone.triples);
+        }
+        self.count.store(self.by_filter.len(), Ordering::SeqCst);
+    }
+
+    /// Whether there are subscriptions that nobody serves any more, because their delivery role has ended. A role that
+    /// ends tells the connections that have subscriptions then; one that subscribes meanwhile has to look itself.
+    pub fn are_orphaned(&self) -> bool {
+        let now = self.context.delivery.load_full();
+        !self.by_filter.is_empty()
+            && now.as_ref().map(Arc::as_ptr) != self.delivery.as_ref().map(Arc::as_ptr)
+    }
+}
+
+impl Drop for Subscriptions {
+    fn drop(&mut self) {
+        if let Some(delivery) = &self.delivery {
+            for subscription in self.by_filter.values() {
+                delivery.leave(self.outbox.id(), &subscription.triples);
+            }
+        }
+    }
+}
+
+fn retry_pauses() -> Backoff {
+    Backoff::new(Duration::from_millis(20), Duration::from_secs(1))
+}
