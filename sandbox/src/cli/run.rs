@@ -103,7 +103,8 @@ pub(super) async fn execute(arguments: Arguments) -> Result<(), Failure> {
         // A second signal ends a shutdown that hangs.
         stop.unless_came(host.shutdown()).await;
     };
-    let served = server.until(serving).await;
+    // Boxed, because it holds the whole start of the host.
+    let served = server.until(Box::pin(serving)).await;
     outcome.and(served)
 }
 
