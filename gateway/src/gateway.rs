@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -137,13 +138,14 @@ impl Gateway {
             listeners.push(listener);
         }
         let targets = Arc::new(Targets::new(log.clone(), &map));
-        with_patience(config.iggy.start_timeout, async || Ok(log.ping().await?)).await?;
+        let patience = config.iggy.start_timeout;
+        with_patience(patience, || async { Ok(log.ping().await?) }).await?;
         for (rule, target, plan) in map.constant_targets() {
-            with_patience(config.iggy.start_timeout, async || {
+            let make = || async {
                 targets.ensure(rule, &target, &plan).await?;
                 Ok(())
-            })
-            .await?;
+            };
+            with_patience(patience, make).await?;
         }
         let context = Arc::new(Context {
             counters: Arc::default(),
@@ -152,6 +154,7 @@ impl Gateway {
             targets,
             ingest: None.into(),
             delivery: None.into(),
+            role_added: Notify::new(),
             sessions: Sessions::default(),
             outbox_total: Arc::default(),
             stopping: CancellationToken::new(),
@@ -255,6 +258,7 @@ impl Gateway {
                 &format!("mqtt-gateway.{}", self.context.config.node),
             ))),
         }
+        self.context.role_added.notify_waiters();
         true
     }
 
@@ -341,10 +345,10 @@ impl StartError {
 }
 
 /// Asks Iggy until it answers, for at most `patience`. A refusal that no waiting changes ends it at once.
-async fn with_patience(
-    patience: Duration,
-    ask: impl AsyncFn() -> Result<(), StartError>,
-) -> Result<(), StartError> {
+async fn with_patience<F>(patience: Duration, ask: impl Fn() -> F) -> Result<(), StartError>
+where
+    F: Future<Output = Result<(), StartError>>,
+{
     let deadline = Instant::now() + patience;
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
     loop {

@@ -36,12 +36,18 @@ pub enum Refused {
     Violation(#[from] Violation),
     /// It asks for a session that outlives the connection.
     #[error(
-        "CleanSession 0 is not served yet: no persistent sessions; connect with a clean session"
+        "client {client}: CleanSession 0 is not served yet: no persistent sessions; connect with a clean session"
     )]
-    PersistentSession,
+    PersistentSession {
+        /// Who asks.
+        client: String,
+    },
     /// It leaves a Will.
-    #[error("Wills are not served yet; connect without one")]
-    Will,
+    #[error("client {client}: Wills are not served yet; connect without one")]
+    Will {
+        /// Who leaves it.
+        client: String,
+    },
     /// Iggy has been away for longer than `iggy_grace`.
     #[error("Iggy has not been reachable for {0:?}")]
     IggyAway(Duration),
@@ -58,7 +64,9 @@ impl Refused {
         match self {
             Self::Unfinished { .. } => None,
             Self::Violation(violation) => violation.answer(),
-            Self::PersistentSession | Self::Will => Some(ConnectReturnCode::NotAuthorized),
+            Self::PersistentSession { .. } | Self::Will { .. } => {
+                Some(ConnectReturnCode::NotAuthorized)
+            }
             Self::IggyAway(_) | Self::TooMany(..) => Some(ConnectReturnCode::ServerUnavailable),
         }
     }
@@ -80,11 +88,15 @@ pub async fn admit<R: AsyncRead + Unpin>(
     if let Some(refused) = refuse {
         return Err(refused);
     }
+    let name = || {
+        let client = connect.client_id.as_ref();
+        client.map_or_else(|| "without an id".to_owned(), ToString::to_string)
+    };
     if connect.will {
-        return Err(Refused::Will);
+        return Err(Refused::Will { client: name() });
     }
     if !connect.clean_session {
-        return Err(Refused::PersistentSession);
+        return Err(Refused::PersistentSession { client: name() });
     }
     if let Some(away) = context.health.away_for()
         && away >= context.config.iggy.grace

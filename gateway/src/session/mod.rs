@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -44,6 +45,8 @@ pub struct Context {
     pub ingest: ArcSwapOption<Ingest>,
     /// The delivery role, while a sink is attached.
     pub delivery: ArcSwapOption<Delivery>,
+    /// Tells that a role was added.
+    pub role_added: Notify,
     /// Who is connected.
     pub sessions: Sessions,
     /// Bytes queued in all outboxes.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Context;
 use crate::backoff::Backoff;
@@ -18,6 +18,9 @@ use crate::log::{LogError, Triple};
 use crate::mapping::{Refusal, Resolution};
 use crate::mqtt::{QoS, TopicFilter, TopicName};
 use crate::targets::TargetError;
+
+/// How long a SUBSCRIBE waits for a delivery role.
+const ROLE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a filter is answered with 0x80.
 #[derive(Debug, thiserror::Error)]
@@ -72,8 +75,7 @@ impl Subscriptions {
     /// Subscribes to `filter`; the same filter again replaces the subscription.
     pub async fn add(&mut self, filter: &TopicFilter, qos: QoS) -> Result<(), NotGranted> {
         let topic = filter.concrete().ok_or(NotGranted::Wildcard)?;
-        let delivery = self.context.delivery.load_full();
-        let delivery = delivery.ok_or(NotGranted::NoDelivery)?;
+        let delivery = self.delivery_role().await?;
         let max = self.context.config.limits.max_subscriptions;
         if self.by_filter.len() >= max && !self.by_filter.contains_key(filter) {
             return Err(NotGranted::TooMany(max));
@@ -114,6 +116,23 @@ impl Subscriptions {
                 }
             }
         }
+    }
+
+    /// The delivery role. It comes a moment after the listener when the runtime starts, and goes and comes when its
+    /// connector is restarted; many clients never ask again after a refusal, so it is waited for.
+    async fn delivery_role(&self) -> Result<Arc<Delivery>, NotGranted> {
+        let wait = async {
+            loop {
+                let added = self.context.role_added.notified();
+                if let Some(delivery) = self.context.delivery.load_full() {
+                    return delivery;
+                }
+                added.await;
+            }
+        };
+        timeout(ROLE_PATIENCE, wait)
+            .await
+            .map_err(|_| NotGranted::NoDelivery)
     }
 
     async fn partitions(

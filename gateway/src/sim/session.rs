@@ -125,3 +125,14 @@ async fn a_client_that_asks_and_never_reads_is_not_read_from_any_more() {
     let flood = tokio::time::timeout(Duration::from_secs(5), client.send(&pings)).await;
     assert!(flood.is_err(), "the gateway went on reading");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_subscribe_waits_a_moment_for_a_delivery_role_that_is_about_to_come() {
+    let sim = Sim::new().await;
+    sim.gateway.remove_role(Role::Delivery).await;
+    let mut client = sim.connect("s").await;
+    client.send_subscribe("d/1/x", 1).await;
+    assert!(client.is_quiet_for(Duration::from_secs(1)).await);
+    assert!(sim.gateway.add_role(Role::Delivery));
+    assert_eq!(client.next().await, Got::SubAck(1, vec![1]));
+}
