@@ -1,5 +1,7 @@
 //! Consumer groups with the Rust SDK as the client: the single commands.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 #[path = "server_support/raw.rs"]
 mod raw;
 #[path = "server_support/mod.rs"]

@@ -1,5 +1,7 @@
 //! The SDK's own producer and consumer, which do much by themselves: create, join, commit, rejoin.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 #[path = "server_support/mod.rs"]
 mod support;
 

@@ -1,5 +1,7 @@
 //! Sending and polling with the Rust SDK as the client.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 #[path = "server_support/mod.rs"]
 mod support;
 

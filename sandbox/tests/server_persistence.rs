@@ -1,5 +1,7 @@
 //! What is still there after a restart, after `kill -9`, and when the data folder is not as it should be.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 #[path = "server_support/mod.rs"]
 mod support;
 

@@ -38,14 +38,8 @@ pub(crate) fn list(shared: &Shared, body: &[u8]) -> Result<Bytes, IggyError> {
     let groups = topic
         .groups
         .values()
-        .map(|group| {
-            Ok(response(
-                topic,
-                group,
-                members(shared, stream, topic, group).len(),
-            )?)
-        })
-        .collect::<Result<_, IggyError>>()?;
+        .map(|group| response(topic, group, members(shared, stream, topic, group).len()))
+        .collect::<Result<_, _>>()?;
     Ok(GetConsumerGroupsResponse { groups }.to_bytes())
 }
 

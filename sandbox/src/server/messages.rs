@@ -103,9 +103,11 @@ pub(crate) async fn poll(
     let mut polled = Polled::default();
     if from < end && request.count > 0 {
         let mut share = shared.replies.take(POLL_BYTES_MAX).await?;
+        // The reply says where the partition ends; nothing beyond that goes out with it.
+        let count = u32::try_from(end - from).map_or(request.count, |left| left.min(request.count));
         polled = shared
             .store
-            .read(Arc::clone(&partition), from, request.count, POLL_BYTES_MAX)
+            .read(Arc::clone(&partition), from, count, POLL_BYTES_MAX)
             .await?;
         share.shrink(polled.reply.len());
         session.hold(share);

@@ -170,3 +170,10 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// Fails unless a client is served as usual.
+pub(crate) async fn still_serves(server: &Running) {
+    let client = server.client().await;
+    client.get_streams().await.unwrap();
+    client.disconnect().await.unwrap();
+}
