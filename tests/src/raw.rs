@@ -100,7 +100,7 @@ impl RawClient {
         self.stream.write_all(bytes)
     }
 
-    /// Sends `bytes` one by one with a short pause after each; of more than [`PIECES`] bytes several at a time.
+    /// Sends `bytes` one by one with a short pause after each; of more than `PIECES` bytes several at a time.
     ///
     /// # Errors
     /// When the connection is gone.

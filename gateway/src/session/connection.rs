@@ -43,7 +43,7 @@ enum Ended {
     /// Writing failed or stalled.
     Write(std::io::Error),
     /// The gateway ended it.
-    Ended(End),
+    Told(End),
 }
 
 /// Serves the client at the other end of `read` and `write`. `refuse` is what the listener has found against it.
@@ -89,7 +89,7 @@ pub async fn serve<R, W>(
         let reading = connection.read(&mut incoming);
         tokio::select! {
             biased;
-            end = end.ended() => Ended::Ended(end),
+            end = end.ended() => Ended::Told(end),
             error = writing => Ended::Write(error),
             ended = reading => ended,
         }
@@ -98,7 +98,7 @@ pub async fn serve<R, W>(
     match ended {
         Ended::Write(_) | Ended::Lost => {}
         // It is not the client's doing: what it has sent is finished and acknowledged, what waits for it is sent.
-        Ended::Ended(End::Stopping | End::DeliveryEnded) => {
+        Ended::Told(End::Stopping | End::DeliveryEnded) => {
             let finish = async {
                 tokio::select! {
                     biased;
@@ -325,7 +325,7 @@ impl Connection {
                 tracing::warn!(%client, %peer, reason = %violation, "closed: protocol error");
             }
             Ended::Write(error) => tracing::info!(%client, %peer, %error, "closed: writing failed"),
-            Ended::Ended(end) => {
+            Ended::Told(end) => {
                 if *end == End::Silent {
                     counters.evictions.increment();
                 }

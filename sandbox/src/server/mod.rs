@@ -1,9 +1,9 @@
 //! A log server that speaks the Iggy binary protocol over TCP to the Rust SDK 0.11: for trying and testing on one
 //! machine. Production is Apache Iggy.
 //!
-//! The way of a request: [`connection`] reads a frame, [`frame`] decodes its header, [`dispatch`] finds the function for
-//! its command, which answers from the [`catalog`] or goes to the [`store`]. `docs/sandbox-server.md` says what is served and
-//! how it differs from Iggy.
+//! The way of a request: `connection` reads a frame, `frame` decodes its header, `dispatch` finds the function for its
+//! command, which answers from the `catalog` or goes to the `store`. `docs/sandbox-server.md` says what is served and how
+//! it differs from Iggy.
 
 mod catalog;
 mod change;
