@@ -136,7 +136,7 @@ async fn topics_are_created_listed_updated_and_deleted() {
             .unwrap_err(),
         no_stream
     );
-    assert_eq!(client.get_topics(&named("s")).await.unwrap_err(), no_stream);
+    assert!(client.get_topics(&named("s")).await.unwrap().is_empty());
     assert!(
         client
             .get_topic(&named("s"), &named("t"))

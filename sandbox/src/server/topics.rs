@@ -42,10 +42,11 @@ pub(crate) fn get(shared: &Shared, body: &[u8]) -> Result<Bytes, IggyError> {
 pub(crate) fn list(shared: &Shared, body: &[u8]) -> Result<Bytes, IggyError> {
     let request: GetTopicsRequest = decode(body)?;
     let catalog = shared.store.catalog();
-    let stream = catalog.stream(&request.stream_id)?;
-    let topics = stream
-        .topics
-        .values()
+    // Iggy lists no topics for a stream that does not exist, and gives no error.
+    let topics = catalog
+        .stream(&request.stream_id)
+        .into_iter()
+        .flat_map(|stream| stream.topics.values())
         .map(|topic| header(topic))
         .collect::<Result<_, _>>()?;
     Ok(GetTopicsResponse { topics }.to_bytes())
