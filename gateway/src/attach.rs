@@ -132,3 +132,19 @@ impl Attachment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Connectors await these in futures that must be `Send`; the library alone would compile without.
+    #[test]
+    fn attaching_and_detaching_may_move_between_threads() {
+        fn is_send<T: Send>(_: &T) {}
+        is_send(&attach(Role::Ingest, &serde_json::Value::Null));
+        fn detached(attachment: Attachment) -> impl Future<Output = ()> + Send {
+            attachment.detach()
+        }
+        let _: fn(Attachment) -> _ = detached;
+    }
+}

@@ -62,7 +62,7 @@ pub struct Limits {
     /// which can come in can also go out. At the limit QoS 0 copies are dropped and counted, QoS 1 copies wait in Iggy.
     pub outbox_bytes: usize,
     /// The bytes of messages queued for all clients together; default 256 MiB, at least `outbox_bytes`. At the limit
-    /// the client with the largest outbox is disconnected first.
+    /// every outbox that is not empty is full.
     pub outbox_bytes_total: usize,
     /// The most subscriptions of one client; default 256. At the limit SUBACK 0x80 for the filter.
     pub max_subscriptions: usize,
@@ -74,12 +74,8 @@ pub struct Limits {
     /// The pause between polls of a partition that is idle; default 50 ms. The longest delay that polling adds to a
     /// message stored by someone else than this gateway.
     pub poll_interval_max: Duration,
-    /// How often consumer offsets are committed to Iggy at most; default 1 s. After a crash up to this much is
-    /// delivered again.
+    /// How often consumer offsets are committed to Iggy at most; default 1 s.
     pub commit_interval: Duration,
-    /// After a restart, messages older than this are not delivered any more; default 60 s, the time in which clients
-    /// come back after a crash. 0 resumes at the end of the log.
-    pub resume_window: Duration,
     /// How long a client may leave QoS 1 messages unacknowledged; default 30 s. Then it is disconnected, because it
     /// would hold back the committed offset for everyone.
     pub ack_timeout: Duration,
@@ -108,7 +104,6 @@ impl Default for Limits {
             poll_interval_min: Duration::from_millis(1),
             poll_interval_max: Duration::from_millis(50),
             commit_interval: Duration::from_secs(1),
-            resume_window: Duration::from_secs(60),
             ack_timeout: Duration::from_secs(30),
         }
     }
@@ -155,7 +150,6 @@ impl Limits {
             poll_interval_min,
             poll_interval_max,
             commit_interval,
-            resume_window,
             ack_timeout,
         } = self;
         vec![
@@ -232,10 +226,6 @@ impl Limits {
             (
                 "limits.commit_interval",
                 Slot::Time(commit_interval, MILLISECOND..=DAY),
-            ),
-            (
-                "limits.resume_window",
-                Slot::Time(resume_window, Duration::ZERO..=DAY),
             ),
             (
                 "limits.ack_timeout",

@@ -294,16 +294,12 @@ fn sizes_are_bytes_or_have_a_unit() {
 fn times_have_a_unit_and_may_be_zero_where_that_means_something() {
     let config = inline(json!({
         "shutdown_grace": "0s", "iggy_grace": "0s", "iggy_start_timeout": "1h 30m",
-        "limits": { "resume_window": "0s", "ack_timeout": "250ms" },
+        "limits": { "ack_timeout": "250ms" },
     }));
     let config = config.unwrap();
     assert_eq!(
-        [
-            config.shutdown_grace,
-            config.iggy.grace,
-            config.limits.resume_window
-        ],
-        [Duration::ZERO; 3]
+        [config.shutdown_grace, config.iggy.grace],
+        [Duration::ZERO; 2]
     );
     assert_eq!(config.iggy.start_timeout, Duration::from_secs(5_400));
     assert_eq!(config.limits.ack_timeout, Duration::from_millis(250));

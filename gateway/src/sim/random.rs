@@ -12,6 +12,7 @@ use crate::log::memory::{Chances, MemoryLog};
 use crate::mapping::envelope;
 use crate::mqtt::QoS;
 
+/// Seeds that are tried, from 0 on, unless `SIM_RUNS` gives another number or `SIM_SEED` one seed.
 const RUNS: u64 = 80;
 const DEVICES: u16 = 4;
 const PER_DEVICE: u16 = 60;
@@ -206,10 +207,11 @@ async fn run(seed: u64) {
 
 #[test]
 fn n1_n2_n3_n7_d2_d3_d4_d5_hold_in_seeded_runs_with_faults() {
-    let only: Option<u64> = std::env::var("SIM_SEED")
-        .ok()
-        .map(|seed| seed.parse().unwrap());
-    let seeds = only.map_or(0..RUNS, |seed| seed..seed + 1);
+    let number = |name| -> Option<u64> { Some(std::env::var(name).ok()?.parse().unwrap()) };
+    let seeds = match number("SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SIM_RUNS").unwrap_or(RUNS),
+    };
     for seed in seeds {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
