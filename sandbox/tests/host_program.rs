@@ -43,9 +43,9 @@ impl Program {
 
     /// Sends SIGTERM and waits for the end.
     async fn terminate(&mut self) -> std::process::ExitStatus {
-        let pid = self.child.id().unwrap().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().await;
-        assert!(sent.unwrap().success());
+        let pid = i32::try_from(self.child.id().unwrap()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         tokio::time::timeout(DEADLINE, self.child.wait())
             .await
             .unwrap()
