@@ -105,16 +105,6 @@ pub async fn attach(
 }
 
 impl Attachment {
-    /// The gateway's name.
-    pub fn gateway_name(&self) -> &str {
-        &self.name
-    }
-
-    /// The gateway.
-    pub fn gateway(&self) -> &Arc<Gateway> {
-        &self.gateway
-    }
-
     /// Ends the connector's part. The last to leave stops the gateway.
     pub async fn detach(self) {
         let slot = slot(&self.name);

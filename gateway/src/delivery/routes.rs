@@ -119,11 +119,6 @@ impl Routes {
         self.stopped
     }
 
-    /// How many subscribers there are.
-    pub fn subscribers(&self) -> usize {
-        self.subscribers.len()
-    }
-
     /// Adds `topic` to what the connection of `outbox` wants, from the reader's position on. The same topic again only
     /// changes the QoS: nothing is delivered twice, nothing is interrupted.
     pub fn subscribe(&mut self, outbox: &Arc<Outbox>, topic: &TopicName, qos: QoS) {

@@ -55,11 +55,6 @@ impl Ticket {
         self.counters.publishes_shed.increment();
         self.settle(Verdict::Close);
     }
-
-    /// Whether someone waits for an acknowledgement.
-    pub fn is_awaited(&self) -> bool {
-        self.waiting.is_some()
-    }
 }
 
 impl Drop for Ticket {
