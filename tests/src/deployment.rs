@@ -35,7 +35,9 @@ pub struct Deployment {
 /// What a deployment is to be like.
 #[derive(Debug)]
 pub struct Builder {
+    stream: String,
     proxied: bool,
+    map: Option<String>,
     shipped_map: bool,
     refuse_unmatched: bool,
     settings_in_files: bool,
@@ -43,6 +45,7 @@ pub struct Builder {
     removed: Vec<&'static str>,
     variables: Vec<(String, String)>,
     targets: Vec<Target>,
+    existing: Vec<Target>,
 }
 
 impl Deployment {
@@ -54,7 +57,9 @@ impl Deployment {
     /// Says what is to be different first.
     pub fn builder() -> Builder {
         Builder {
+            stream: unique_name(),
             proxied: false,
+            map: None,
             shipped_map: false,
             refuse_unmatched: false,
             settings_in_files: false,
@@ -62,6 +67,7 @@ impl Deployment {
             removed: Vec::new(),
             variables: Vec::new(),
             targets: Vec::new(),
+            existing: Vec::new(),
         }
     }
 
@@ -140,6 +146,11 @@ impl Deployment {
 }
 
 impl Builder {
+    /// The stream that the deployment will have for itself, for a topic map or a target that names it.
+    pub fn stream(&self) -> &str {
+        &self.stream
+    }
+
     /// With a proxy between the gateway and Iggy.
     pub fn proxied(mut self) -> Self {
         self.proxied = true;
@@ -149,6 +160,12 @@ impl Builder {
     /// With the topic map as it is shipped.
     pub fn shipped_map(mut self) -> Self {
         self.shipped_map = true;
+        self
+    }
+
+    /// With this topic map in place of the test's own one. Its default topic should be `rest` in the deployment's stream.
+    pub fn map(mut self, text: impl Into<String>) -> Self {
+        self.map = Some(text.into());
         self
     }
 
@@ -190,7 +207,13 @@ impl Builder {
         self
     }
 
-    /// With a topic that the map names only with captures.
+    /// With a topic that is there before the host starts, whoever could make it.
+    pub fn existing(mut self, target: Target) -> Self {
+        self.existing.push(target);
+        self
+    }
+
+    /// With a topic that the map names only with captures, made beforehand where the gateway cannot make it.
     pub fn target(mut self, stream: &str, topic: &str, partitions: u32) -> Self {
         self.targets.push(Target::new(stream, topic, partitions));
         self
@@ -225,12 +248,14 @@ impl Builder {
             .prefix("e2e-")
             .tempdir()
             .expect("a temporary folder");
-        let stream = unique_name();
+        let stream = self.stream;
         let files = Files::copy_shipped(folder.path());
         // Consumer offsets on a shared server must not meet those of another test.
         files.set(config::GATEWAY, &["node"], stream.clone());
         if !self.shipped_map {
-            let map = config::own_map(&stream, self.refuse_unmatched);
+            let map = self
+                .map
+                .unwrap_or_else(|| config::own_map(&stream, self.refuse_unmatched));
             files.write(config::TOPIC_MAP, &map);
             // As the shipped file has it, the runtime's producer is for the map's default topic.
             files.set_producer(config::SOURCE, &stream, "rest");
@@ -268,6 +293,9 @@ impl Builder {
         change(&files);
         let mut targets = files.constant_targets();
         targets.extend(self.targets);
+        for target in &self.existing {
+            iggy.make(target);
+        }
         iggy.prepare(&targets, self.shipped_map);
         let host = Host::new(&files, iggy.address(), mqtt, variables);
         Deployment {

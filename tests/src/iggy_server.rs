@@ -149,6 +149,21 @@ impl IggyServer {
         real_iggy::create(http, targets);
     }
 
+    /// Makes a topic, and its stream, unless they are there: with the SDK, or where the server does not let it, over its
+    /// HTTP API.
+    ///
+    /// # Panics
+    /// When the server refuses.
+    pub fn make(&self, target: &Target) {
+        if !self.creates_topics() {
+            self.prepare(std::slice::from_ref(target), false);
+        } else if self.reader().topic(&target.stream, &target.topic).is_none() {
+            self.reader()
+                .create(target)
+                .unwrap_or_else(|error| panic!("cannot create {target:?}: {error}"));
+        }
+    }
+
     /// The counters of one topic, over all its partitions; nothing when the server does not count.
     ///
     /// # Panics
@@ -222,11 +237,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut server = IggyServer::start(folder.path());
         let target = Target::new(&unique_name(), "topic", 3);
-        if server.creates_topics() {
-            server.reader().create(&target).unwrap();
-        } else {
-            server.prepare(std::slice::from_ref(&target), false);
-        }
+        server.make(&target);
+        server.make(&target);
         let reader = server.reader();
         let details = reader.topic(&target.stream, &target.topic).unwrap();
         assert_eq!(details.partitions_count, 3);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use iggy::prelude::{
@@ -151,13 +152,46 @@ impl Reader {
         .unwrap_or_else(|error| panic!("cannot read stream {stream} from Iggy: {error}"))
     }
 
-    /// The topic as the server describes it.
+    /// The topic as the server describes it; nothing when it or its stream is not there.
     ///
     /// # Panics
     /// When the server does not answer.
     pub fn topic(&self, stream: &str, topic: &str) -> Option<TopicDetails> {
-        self.with(async |client| client.get_topic(&name(stream)?, &name(topic)?).await)
-            .unwrap_or_else(|error| panic!("cannot describe {stream}/{topic}: {error}"))
+        self.with(async |client| {
+            if client.get_stream(&name(stream)?).await?.is_none() {
+                return Ok(None);
+            }
+            client.get_topic(&name(stream)?, &name(topic)?).await
+        })
+        .unwrap_or_else(|error| panic!("cannot describe {stream}/{topic}: {error}"))
+    }
+
+    /// Whether there is such a stream.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub fn has_stream(&self, stream: &str) -> bool {
+        self.with(async |client| client.get_stream(&name(stream)?).await)
+            .unwrap_or_else(|error| panic!("cannot describe stream {stream}: {error}"))
+            .is_some()
+    }
+
+    /// Deletes a topic and what is stored in it.
+    ///
+    /// # Panics
+    /// When the server refuses.
+    pub fn delete_topic(&self, stream: &str, topic: &str) {
+        self.with(async |client| client.delete_topic(&name(stream)?, &name(topic)?).await)
+            .unwrap_or_else(|error| panic!("cannot delete {stream}/{topic}: {error}"));
+    }
+
+    /// Deletes a stream and all its topics.
+    ///
+    /// # Panics
+    /// When the server refuses.
+    pub fn delete_stream(&self, stream: &str) {
+        self.with(async |client| client.delete_stream(&name(stream)?).await)
+            .unwrap_or_else(|error| panic!("cannot delete stream {stream}: {error}"));
     }
 
     /// Sends one message as any Iggy producer would, with a key that chooses the partition.
@@ -165,17 +199,32 @@ impl Reader {
     /// # Panics
     /// When the server does not take it.
     pub fn produce(&self, stream: &str, topic: &str, key: &str, payload: &str) {
+        self.produce_all(stream, topic, &[(key, payload)]);
+    }
+
+    /// Sends messages with the SDK's own producer, each a key, which chooses the partition, and a payload.
+    ///
+    /// # Panics
+    /// When the server does not take one.
+    pub fn produce_all(&self, stream: &str, topic: &str, messages: &[(&str, &str)]) {
         self.with(async |client| {
-            let mut messages = [IggyMessage::from_str(payload)?];
-            client
-                .send_messages(
-                    &name(stream)?,
-                    &name(topic)?,
-                    &Partitioning::messages_key_str(key)?,
-                    &mut messages,
-                )
-                .await
-                .map(|_| ())
+            let producer = client
+                .producer(stream, topic)?
+                .do_not_create_stream_if_not_exists()
+                .do_not_create_topic_if_not_exists()
+                .build();
+            producer.init().await?;
+            for (key, payload) in messages {
+                let partitioning = Partitioning::messages_key_str(key)?;
+                producer
+                    .send_with_partitioning(
+                        vec![IggyMessage::from_str(payload)?],
+                        Some(Arc::new(partitioning)),
+                    )
+                    .await?;
+            }
+            producer.shutdown().await;
+            Ok(())
         })
         .unwrap_or_else(|error| panic!("cannot produce to {stream}/{topic}: {error}"));
     }

@@ -21,4 +21,5 @@ mod refused_subscribe;
 mod roles;
 mod segments;
 mod subscriptions;
+mod topic_map;
 mod topics;
