@@ -10,6 +10,7 @@ mod connection_life;
 mod documentation;
 mod fan_out;
 mod killed;
+mod missing_targets;
 mod newcomer;
 mod outage;
 mod packet_size;
