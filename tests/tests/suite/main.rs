@@ -8,6 +8,7 @@ mod bad_input;
 mod clients;
 mod connection_life;
 mod documentation;
+mod dollar_topics;
 mod fan_out;
 mod killed;
 mod missing_targets;

@@ -9,8 +9,10 @@ use e2e::deployment::{Builder, Deployment};
 use e2e::host::Kind;
 use e2e::packet;
 use e2e::ports::{free_port, unique_name};
-use e2e::raw::{Answer, PROMPT, RawClient};
+use e2e::raw::{Answer, RawClient};
 use e2e::wait::{self, PATIENCE};
+
+use crate::refused_publish::expect_unstorable;
 
 /// A topic whose rule makes it by itself.
 const OTHER: &str = "device/1/x";
@@ -42,24 +44,6 @@ fn map(stream: &str, auto_create: bool) -> String {
          partition_key = '$1'\n\
          auto_create = {auto_create}\n"
     )
-}
-
-/// Publishes to `topic`, whose place in Iggy is away: there is no PUBACK and nothing is stored.
-fn expect_refused(deployment: &Deployment, topic: &str) {
-    let payload = unique_name();
-    let mut client = deployment.client("refused");
-    client.send(&packet::publish(topic, 1, &payload));
-    client.expect_closed(PROMPT);
-    let guarded = guarded_stream(deployment.stream());
-    for stream in [deployment.stream(), &guarded] {
-        for record in deployment.reader().stream_records(stream) {
-            assert_ne!(
-                record.payload_text(),
-                payload,
-                "{topic} was stored in {stream}"
-            );
-        }
-    }
 }
 
 /// Adds a source and a sink of a second gateway whose map `second-map.toml` is `map`; gives their keys.
@@ -197,7 +181,7 @@ fn b13_publishes_to_a_topic_that_was_deleted_are_refused_until_it_is_there_again
         loss.happens(&deployment);
         // Also when Iggy was asked before and said no.
         for _ in 0..2 {
-            expect_refused(&deployment, GUARDED);
+            expect_unstorable(&deployment, GUARDED, &[&target.stream]);
             expect_others_served();
         }
         assert!(

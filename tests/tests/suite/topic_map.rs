@@ -7,8 +7,9 @@ use e2e::config::{TOPIC_MAP, Target};
 use e2e::deployment::Deployment;
 use e2e::packet;
 use e2e::ports::unique_name;
-use e2e::raw::PROMPT;
 use e2e::records::{Reader, Record};
+
+use crate::refused_publish::expect_unstorable;
 
 /// A prime: partitions chosen in any simpler way than by the hash would be others.
 const PARTITIONS: u32 = 7;
@@ -196,8 +197,8 @@ fn the_shipped_map_with_more_partitions_stores_its_examples_at_those_of_their_ke
     }
 }
 
-/// Publishes to a topic that has no place: the connection is closed without a PUBACK, and `stream` and `topic` stay as
-/// they are.
+/// Publishes and subscribes to a topic that would need `target`, for which there is no place any more: nothing is stored
+/// or granted, and the target is not made.
 fn expect_beyond_the_bound(deployment: &Deployment, mqtt_topic: &str, target: &Target) {
     let reader = deployment.reader();
     let before = reader.topic(&target.stream, &target.topic).is_some();
@@ -206,13 +207,9 @@ fn expect_beyond_the_bound(deployment: &Deployment, mqtt_topic: &str, target: &T
     client.ping();
     client.send(&packet::subscribe(2, &[(mqtt_topic, 1)]));
     client.expect(&packet::suback(2, &[0x80]));
-    client.send(&packet::publish(mqtt_topic, 1, "beyond"));
-    client.expect_closed(PROMPT);
-    assert_eq!(
-        reader.topic(&target.stream, &target.topic).is_some(),
-        before,
-        "{target:?} was made"
-    );
+    expect_unstorable(deployment, mqtt_topic, &[&target.stream]);
+    let after = reader.topic(&target.stream, &target.topic).is_some();
+    assert_eq!(after, before, "{target:?} was made");
     assert_eq!(reader.records(&target.stream, &target.topic), []);
 }
 
