@@ -105,6 +105,30 @@ pub enum Durability {
     Persisted,
 }
 
+/// How long a topic keeps a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Expiry {
+    /// As long as the server does by default.
+    #[default]
+    ServerDefault,
+    /// For ever.
+    Never,
+    /// For this long, at least a microsecond.
+    After(Duration),
+}
+
+/// How large a topic may become before the server removes its oldest records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TopicSize {
+    /// As large as the server lets it by default.
+    #[default]
+    ServerDefault,
+    /// As large as there is room.
+    Unlimited,
+    /// This many bytes, at least 1.
+    Bytes(u64),
+}
+
 /// How a topic is made when it is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicSpec {
@@ -112,10 +136,10 @@ pub struct TopicSpec {
     pub partitions: u32,
     /// The policy to ask for.
     pub durability: Durability,
-    /// How long a record is kept; `None` for the server's default.
-    pub message_expiry: Option<Duration>,
-    /// Largest size of the topic in bytes; `None` for the server's default.
-    pub max_topic_size: Option<u64>,
+    /// How long a record is kept.
+    pub message_expiry: Expiry,
+    /// How large the topic may become.
+    pub max_topic_size: TopicSize,
 }
 
 impl Default for TopicSpec {
@@ -123,8 +147,8 @@ impl Default for TopicSpec {
         Self {
             partitions: 1,
             durability: Durability::default(),
-            message_expiry: None,
-            max_topic_size: None,
+            message_expiry: Expiry::default(),
+            max_topic_size: TopicSize::default(),
         }
     }
 }

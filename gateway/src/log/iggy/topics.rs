@@ -2,14 +2,12 @@
 //!
 //! What always holds: a policy is only claimed if the server names it.
 
-use std::time::Duration;
-
 use ::iggy::prelude::{
     self as sdk, IggyByteSize, IggyDuration, IggyError, IggyExpiry, MaxTopicSize, ResourceOptions,
     TopicCreateOptions, TopicDetails, topic_option_keys,
 };
 
-use crate::log::{Durability, LogError, Target, TopicInfo, TopicSpec};
+use crate::log::{Durability, Expiry, LogError, Target, TopicInfo, TopicSize, TopicSpec};
 
 /// The options of servers before the release 0.9.0, which had no `durability`: whether each write is flushed to stable
 /// storage, and how many messages are gathered before a write.
@@ -39,18 +37,28 @@ pub(super) fn create_options(spec: &TopicSpec) -> Result<TopicCreateOptions, Log
     };
     Ok(TopicCreateOptions {
         partitions_count: Some(spec.partitions),
-        message_expiry: spec.message_expiry.map(expiry),
-        max_topic_size: spec
-            .max_topic_size
-            .map(|bytes| MaxTopicSize::Custom(IggyByteSize::from(bytes))),
+        message_expiry: expiry(spec.message_expiry),
+        max_topic_size: topic_size(spec.max_topic_size),
         durability,
         consumer_offset_durability: durability,
         ..TopicCreateOptions::default()
     })
 }
 
-fn expiry(duration: Duration) -> IggyExpiry {
-    IggyExpiry::ExpireDuration(IggyDuration::from(duration))
+fn expiry(expiry: Expiry) -> Option<IggyExpiry> {
+    match expiry {
+        Expiry::ServerDefault => None,
+        Expiry::Never => Some(IggyExpiry::NeverExpire),
+        Expiry::After(duration) => Some(IggyExpiry::ExpireDuration(IggyDuration::from(duration))),
+    }
+}
+
+fn topic_size(size: TopicSize) -> Option<MaxTopicSize> {
+    match size {
+        TopicSize::ServerDefault => None,
+        TopicSize::Unlimited => Some(MaxTopicSize::Unlimited),
+        TopicSize::Bytes(bytes) => Some(MaxTopicSize::Custom(IggyByteSize::from(bytes))),
+    }
 }
 
 /// What to do about a server that cannot create the topic because it does not know one of its options.
@@ -94,6 +102,8 @@ mod tests {
     use std::str::FromStr;
 
     use ::iggy::prelude::{HeaderKey, HeaderValue, OptionValue};
+
+    use std::time::Duration;
 
     use super::*;
     use crate::log::Name;
@@ -158,8 +168,8 @@ mod tests {
         let spec = TopicSpec {
             partitions: 3,
             durability: Durability::Persisted,
-            message_expiry: Some(Duration::from_secs(60)),
-            max_topic_size: Some(2_000_000_000),
+            message_expiry: Expiry::After(Duration::from_secs(60)),
+            max_topic_size: TopicSize::Bytes(2_000_000_000),
         };
         let asked = create_options(&spec).unwrap();
         assert_eq!(asked.partitions_count, Some(3));
@@ -179,6 +189,16 @@ mod tests {
             (None, None)
         );
         assert_eq!(default.durability, sdk::Durability::Replicated);
+        let boundless = create_options(&TopicSpec {
+            message_expiry: Expiry::Never,
+            max_topic_size: TopicSize::Unlimited,
+            ..TopicSpec::default()
+        })
+        .unwrap();
+        assert_eq!(
+            (boundless.message_expiry, boundless.max_topic_size),
+            (Some(IggyExpiry::NeverExpire), Some(MaxTopicSize::Unlimited))
+        );
         assert!(
             create_options(&TopicSpec {
                 partitions: 0,
