@@ -8,12 +8,12 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,7 +27,7 @@ use crate::listener::{self, Connections};
 use crate::log::appends::Appends;
 use crate::log::iggy::{IggyLog, IggyLogConfig};
 use crate::log::{Log, LogError};
-use crate::mapping::{MapReport, TopicMap};
+use crate::mapping::{self, LoadError, Resolver, TopicMap};
 use crate::observe::Counters;
 use crate::session::{Context, End, Sessions};
 use crate::targets::{TargetError, Targets};
@@ -56,17 +56,9 @@ impl fmt::Display for Role {
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The topic map's file cannot be read.
-    #[error("topic_map: {}: {error}; correct the path, or create the file", path.display())]
-    MapFile {
-        /// As configured.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// The topic map does not compile.
+    /// There is no topic map.
     #[error("{0}")]
-    Map(MapReport),
+    Map(#[from] LoadError),
     /// A listener cannot be bound.
     #[error("listen: {address}: {error}; stop what uses the port, or choose another")]
     Listen {
@@ -150,7 +142,10 @@ impl Gateway {
         let context = Arc::new(Context {
             counters: Arc::default(),
             health: Arc::new(Health::new(Instant::now())),
-            map: Arc::new(map),
+            map: Arc::new(Resolver::new(
+                Arc::new(map),
+                config.limits.resolution_cache_bytes,
+            )),
             targets,
             ingest: None.into(),
             delivery: None.into(),
@@ -246,6 +241,7 @@ impl Gateway {
                 self.log.clone(),
                 self.appends.clone(),
                 self.context.map.clone(),
+                self.context.config.headers,
                 self.context.targets.clone(),
                 limits,
                 self.context.counters.clone(),
@@ -253,6 +249,7 @@ impl Gateway {
             Role::Delivery => self.context.delivery.store(Some(Delivery::new(
                 self.log.clone(),
                 self.appends.clone(),
+                self.context.map.map().clone(),
                 limits,
                 self.context.counters.clone(),
                 &format!("mqtt-gateway.{}", self.context.config.node),
@@ -319,17 +316,23 @@ impl Gateway {
     }
 }
 
+/// Reads the map away from the runtime's threads: a large one takes seconds to compile.
 async fn read_map(config: &Config) -> Result<TopicMap, StartError> {
-    let path = &config.topic_map;
-    let text = tokio::fs::read_to_string(path)
+    let path = config.topic_map.clone();
+    let map = spawn_blocking(move || mapping::load(&path))
         .await
-        .map_err(|error| StartError::MapFile {
-            path: path.clone(),
+        .map_err(io::Error::other)
+        .map_err(|error| LoadError::Unreadable {
+            path: config.topic_map.clone(),
             error,
-        })?;
-    let map = TopicMap::compile(&path.display().to_string(), &text).map_err(StartError::Map)?;
-    for warning in map.warnings() {
+        })??;
+    let warnings = map.warnings();
+    for warning in warnings {
         tracing::warn!("{warning}");
+    }
+    if !warnings.is_empty() {
+        let file = config.topic_map.display();
+        tracing::warn!(warnings = warnings.len(), %file, "the topic map has warnings");
     }
     Ok(map)
 }

@@ -51,6 +51,10 @@ pub struct Limits {
     /// The bytes of messages from all clients together that wait to be stored; default 64 MiB. At the limit reading
     /// stops and QoS 0 messages are dropped and counted. This is what an outage of Iggy can cost in memory.
     pub ingest_bytes: usize,
+    /// About the bytes of memory for where topics are stored, so that a topic which comes again need not be matched with
+    /// the rules; default 8 MiB, room for some 20,000 topics. 0 remembers nothing. At the limit the topics that come
+    /// least often are forgotten.
+    pub resolution_cache_bytes: usize,
     /// The most messages in one append to Iggy; default 1,000. Bounds how long one request occupies a connection.
     pub max_batch_messages: usize,
     /// The most bytes in one append to Iggy; default 1 MiB. A single larger message is appended alone.
@@ -94,6 +98,7 @@ impl Default for Limits {
             max_keep_alive: Duration::from_secs(3_600),
             receive_window: 256,
             ingest_bytes: 64 * MIB,
+            resolution_cache_bytes: 8 * MIB,
             max_batch_messages: 1_000,
             max_batch_bytes: MIB,
             send_window: 32,
@@ -140,6 +145,7 @@ impl Limits {
             max_keep_alive,
             receive_window,
             ingest_bytes,
+            resolution_cache_bytes,
             max_batch_messages,
             max_batch_bytes,
             send_window,
@@ -190,6 +196,10 @@ impl Limits {
                 Slot::Count(receive_window, 1..=MAX_PACKET_IDS),
             ),
             ("limits.ingest_bytes", Slot::Size(ingest_bytes, 1..=TIB)),
+            (
+                "limits.resolution_cache_bytes",
+                Slot::Size(resolution_cache_bytes, 0..=TIB),
+            ),
             (
                 "limits.max_batch_messages",
                 Slot::Count(max_batch_messages, 1..=100_000),

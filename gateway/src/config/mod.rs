@@ -10,6 +10,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::mapping::envelope::HeaderSet;
+
 mod keys;
 mod limits;
 mod merge;
@@ -36,6 +38,8 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// The file with the topic map; absolute or relative to the working directory.
     pub topic_map: PathBuf,
+    /// Which headers a stored message carries beside its topic.
+    pub headers: HeaderSet,
     /// How Iggy is reached.
     pub iggy: IggyConfig,
     /// How long closing may wait for appends in flight and for queued messages to be sent; 0 does not wait.
@@ -106,6 +110,7 @@ impl Config {
             node: "node-1".to_owned(),
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 1883))],
             topic_map: PathBuf::from("topic-map.toml"),
+            headers: HeaderSet::ALL,
             iggy: IggyConfig {
                 address: "127.0.0.1:8090".to_owned(),
                 username: "iggy".to_owned(),

@@ -142,6 +142,7 @@ fn every_key_can_be_given_in_every_source() {
             Slot::Name(_) | Slot::Credential(_) | Slot::File(_) => json!("other"),
             Slot::Listen(_) => json!("127.0.0.2:1884"),
             Slot::Address(_) => json!("iggy:8091"),
+            Slot::Headers(_) => json!(["qos", "client_id"]),
             Slot::Count(..) | Slot::Count32(..) => json!(7),
             Slot::Size(..) => json!("2MiB"),
             Slot::Time(..) => json!("49ms"),
@@ -155,9 +156,14 @@ fn every_key_can_be_given_in_every_source() {
             _ => value,
         };
         let toml_line = format!("{key} = {value}\niggy_password = 'pw'\n");
-        let text = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+        let text = match &value {
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Array(items) => {
+                let items = items.iter().map(|item| item.as_str().unwrap());
+                items.collect::<Vec<_>>().join(", ")
+            }
+            other => other.to_string(),
+        };
         let plugin_config = match key.split_once('.') {
             Some((table, leaf)) => json!({ table: { leaf: value } }),
             None => json!({ key: value }),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 
 use super::problem::quoted;
+use crate::mapping::envelope::HeaderSet;
 
 pub(super) const KIB: usize = 1_024;
 pub(super) const MIB: usize = 1_024 * KIB;
@@ -86,6 +87,8 @@ pub(super) enum Slot<'a> {
     Address(&'a mut String),
     /// A file, relative to the folder that the source counts from.
     File(&'a mut PathBuf),
+    /// Names of headers.
+    Headers(&'a mut HeaderSet),
     /// A number of things.
     Count(&'a mut usize, RangeInclusive<u64>),
     /// A number of things, narrower.
@@ -105,6 +108,7 @@ impl Slot<'_> {
             Self::Listen(slot) => **slot = listen(raw)?,
             Self::Address(slot) => **slot = address(raw)?,
             Self::File(slot) => **slot = file(raw, base)?,
+            Self::Headers(slot) => **slot = headers(raw)?,
             Self::Count(slot, range) => {
                 let count = within(count(raw)?, range, &ToString::to_string)?;
                 **slot = usize::try_from(count).map_err(|_| too_large_for_this_machine())?;
@@ -134,6 +138,7 @@ impl Slot<'_> {
                 .collect::<Vec<_>>()
                 .join(","),
             Self::File(path) => path.display().to_string(),
+            Self::Headers(set) => set.names().collect::<Vec<_>>().join(","),
             Self::Count(count, _) => count.to_string(),
             Self::Count32(count, _) => count.to_string(),
             Self::Size(size, _) => size_text(**size as u64),
@@ -153,6 +158,7 @@ impl Slot<'_> {
             Self::Listen(_) => "one or more `IP:port`".to_owned(),
             Self::Address(_) => "`host:port`".to_owned(),
             Self::File(_) => "a file".to_owned(),
+            Self::Headers(_) => format!("any of `{}`", HeaderSet::NAMES.join(" ")),
             Self::Count(_, r) | Self::Count32(_, r) => range(r, |n| n.to_string()),
             Self::Size(_, r) => range(r, size_text),
             Self::Time(_, r) => range(r, duration_text),
@@ -242,6 +248,31 @@ fn listen(raw: &Raw) -> Result<Vec<SocketAddr>, Fault> {
         addresses.push(address);
     }
     Ok(addresses)
+}
+
+/// A list, which may be empty; names divided by commas in a variable.
+fn headers(raw: &Raw) -> Result<HeaderSet, Fault> {
+    const NEEDED: Fault = Fault::Type("a list of names such as [\"client_id\", \"qos\"]");
+    let names: Vec<String> = match raw {
+        Raw::Variable(text) => {
+            let parts = text.split(',').map(|part| part.trim().to_owned());
+            parts.filter(|part| !part.is_empty()).collect()
+        }
+        Raw::List(items) => items
+            .iter()
+            .map(Raw::as_text)
+            .collect::<Option<_>>()
+            .ok_or(NEEDED)?,
+        _ => return Err(NEEDED),
+    };
+    names.iter().try_fold(HeaderSet::NONE, |set, name| {
+        set.with(name).ok_or_else(|| {
+            let (name, known) = (quoted(name), HeaderSet::NAMES.join(", "));
+            Fault::Value(format!(
+                "{name} is no header that can be left out; use any of {known}"
+            ))
+        })
+    })
 }
 
 /// Never repeats the text: people paste connection strings with a password in them.

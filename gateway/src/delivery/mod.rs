@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Limits;
 use crate::log::appends::Appends;
 use crate::log::{Log, LogError, Triple};
+use crate::mapping::TopicMap;
 use crate::mqtt::{QoS, TopicName};
 use crate::observe::Counters;
 
@@ -36,6 +37,7 @@ use routes::{Context, Routes};
 pub struct Delivery {
     log: Arc<dyn Log>,
     appends: Arc<Appends>,
+    map: Arc<TopicMap>,
     limits: Arc<Limits>,
     counters: Arc<Counters>,
     consumer: Arc<str>,
@@ -49,6 +51,7 @@ impl Delivery {
     pub fn new(
         log: Arc<dyn Log>,
         appends: Arc<Appends>,
+        map: Arc<TopicMap>,
         limits: Arc<Limits>,
         counters: Arc<Counters>,
         consumer: &str,
@@ -56,6 +59,7 @@ impl Delivery {
         Arc::new(Self {
             log,
             appends,
+            map,
             limits,
             counters,
             consumer: consumer.into(),
@@ -115,6 +119,8 @@ impl Delivery {
                         ledger: SharedLedger::starting_at(end),
                         wake: wake.clone(),
                         counters: self.counters.clone(),
+                        partition: triple.partition,
+                        foreign: self.map.foreign(&triple.target).cloned(),
                     },
                     wake,
                 });

@@ -14,7 +14,8 @@ use tokio::sync::Notify;
 use super::ledger::SharedLedger;
 use super::outbox::{ConnectionId, Copy, Message, Offered, Outbox};
 use crate::log::StoredRecord;
-use crate::mapping::envelope;
+use crate::mapping::ForeignTopic;
+use crate::mapping::envelope::{self, EnvelopeError, Opened};
 use crate::mqtt::{QoS, TopicName};
 use crate::observe::Counters;
 
@@ -75,6 +76,16 @@ pub struct Context {
     pub wake: Arc<Notify>,
     /// Where outcomes are counted.
     pub counters: Arc<Counters>,
+    /// The partition's number.
+    pub partition: u32,
+    /// What the map says of records that name no MQTT topic.
+    pub foreign: Option<Arc<ForeignTopic>>,
+}
+
+impl Context {
+    fn open(&self, record: &StoredRecord) -> Result<Opened, EnvelopeError> {
+        envelope::open_in(record, self.partition, self.foreign.as_deref())
+    }
 }
 
 /// See the module.
@@ -266,7 +277,7 @@ impl Routes {
             next = record.offset;
             subscriber.lagging = Some(next);
             // Skipped records were counted when the reader met them.
-            if let Ok(opened) = envelope::open(record)
+            if let Ok(opened) = context.open(record)
                 && let Some(&want) = subscriber.topics.get(&opened.topic)
             {
                 let message = Arc::new(Message {
@@ -319,8 +330,8 @@ impl Routes {
     }
 }
 
-fn open(record: &StoredRecord, context: &Context) -> Option<envelope::Opened> {
-    match envelope::open(record) {
+fn open(record: &StoredRecord, context: &Context) -> Option<Opened> {
+    match context.open(record) {
         Ok(opened) => Some(opened),
         Err(reason) => {
             context.counters.records_skipped.increment();

@@ -20,8 +20,8 @@ use crate::backoff::Backoff;
 use crate::config::Limits;
 use crate::log::appends::Appends;
 use crate::log::{Log, Target, Triple};
-use crate::mapping::envelope::{self, Published};
-use crate::mapping::{PartitionKey, Resolution, TopicMap};
+use crate::mapping::envelope::{self, HeaderSet, Published};
+use crate::mapping::{PartitionKey, Resolution, Resolver};
 use crate::mqtt::{ClientId, QoS};
 use crate::observe::Counters;
 use crate::targets::Targets;
@@ -57,7 +57,8 @@ enum Lanes {
 pub struct Ingest {
     log: Arc<dyn Log>,
     appends: Arc<Appends>,
-    map: Arc<TopicMap>,
+    map: Arc<Resolver>,
+    headers: HeaderSet,
     targets: Arc<Targets>,
     limits: Arc<Limits>,
     counters: Arc<Counters>,
@@ -75,7 +76,8 @@ impl Ingest {
     pub fn new(
         log: Arc<dyn Log>,
         appends: Arc<Appends>,
-        map: Arc<TopicMap>,
+        map: Arc<Resolver>,
+        headers: HeaderSet,
         targets: Arc<Targets>,
         limits: Arc<Limits>,
         counters: Arc<Counters>,
@@ -85,6 +87,7 @@ impl Ingest {
             log,
             appends,
             map,
+            headers,
             targets,
             limits,
             counters,
@@ -118,6 +121,7 @@ impl Ingest {
                 payload: &publish.payload,
             },
             self.ids.next(),
+            self.headers,
         );
         let bytes = u32::try_from(record.size())
             .unwrap_or(u32::MAX)
@@ -135,7 +139,7 @@ impl Ingest {
             }
         };
         self.enqueue(
-            resolution,
+            &resolution,
             Entry {
                 record,
                 ticket,
@@ -146,7 +150,7 @@ impl Ingest {
 
     /// One lock for all lanes: it is held for two map operations, and gives the order in which publishes to a topic
     /// that is still being looked up go to its lanes.
-    fn enqueue(self: &Arc<Self>, resolution: Resolution, entry: Entry) {
+    fn enqueue(self: &Arc<Self>, resolution: &Resolution, entry: Entry) {
         let mut all = self.lanes.lock();
         if !all.contains_key(&resolution.target) {
             let lanes = match self.targets.known(&resolution.target) {
@@ -169,11 +173,11 @@ impl Ingest {
         };
         match lanes {
             Lanes::Pending(waiting) => waiting.push_back(Waiting {
-                key: resolution.key,
+                key: resolution.key.clone(),
                 entry,
             }),
             Lanes::Known { lanes, turn } => {
-                self.to_lane(lanes, turn, &resolution, resolution.key.as_ref(), entry);
+                self.to_lane(lanes, turn, resolution, resolution.key.as_ref(), entry);
             }
         }
     }

@@ -7,16 +7,23 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::file::{Entry, MapText, OnUnmatched, RuleText, Settings, Text};
+use super::file::{Entry, ForeignText, MapText, OnUnmatched, RuleText, Settings, Text};
+use super::foreign::{ForeignTemplate, ForeignTopic};
 use super::key::PartitionKey;
+use super::matcher::{self, Matcher};
 use super::pattern::{Facts, Groups, Pattern};
 use super::report::{Located, Problem, Source, Warning};
 use super::template::Template;
-use super::{Bounds, Fallback, KeyTemplate, NameTemplate, Rule, RuleId, TopicMap, TopicPlan};
-use crate::log::{MAX_NAME_BYTES, Name, TopicSpec};
+use super::{
+    Bounds, Fallback, KeyTemplate, NameTemplate, Rule, RuleId, TopicMap, TopicPlan, Written,
+};
+use crate::log::{MAX_HEADER_VALUE_BYTES, MAX_NAME_BYTES, Name, Target, TopicSpec};
 
 /// How many streams, and how many topics, dynamic names may make if the file does not say.
 const DEFAULT_BOUND: u32 = 1000;
+/// The most that all compiled patterns may take, each on its own, in bytes. A usual rule takes 15 KiB, one with `\w` or
+/// `\d` 60 KiB.
+const PATTERNS_LIMIT: usize = 256 << 20;
 
 /// Compiles what was read from `source`, adding to `problems`; `None` if there are any then.
 pub(super) fn compile(
@@ -28,18 +35,51 @@ pub(super) fn compile(
         source,
         problems,
         warnings: Vec::new(),
-        seen: Vec::new(),
+        seen: Seen::default(),
+        patterns_bytes: 0,
     };
     let mut rules = Vec::with_capacity(map.rules.len());
-    for (number, rule) in (1..).zip(&map.rules) {
-        rules.extend(compiler.rule(number, rule, &map.settings));
+    for (number, rule) in &map.rules {
+        rules.extend(compiler.rule(*number, rule, &map.settings));
+        if compiler.patterns_bytes > PATTERNS_LIMIT {
+            let problem = Problem::PatternsTooLarge {
+                limit: PATTERNS_LIMIT,
+            };
+            compiler.problem(rule.span.clone(), format!("rule {number}"), problem);
+            return None;
+        }
     }
     let fallback = compiler.fallback(map);
+    let foreign = compiler.foreign(map);
     compiler.disputed(map, &rules, fallback.as_ref());
-    let Compiler { mut warnings, .. } = compiler;
+    let Compiler {
+        mut warnings, seen, ..
+    } = compiler;
     warnings.sort_by_key(|warning| warning.span().start);
-    problems.is_empty().then(|| TopicMap {
+    if !problems.is_empty() {
+        return None;
+    }
+    let mut matcher = |dollar: bool| {
+        let patterns = rules.iter().zip(&seen.facts).enumerate();
+        let patterns = patterns
+            .filter(|(_, (rule, _))| rule.pattern.begins_with_dollar() == dollar)
+            .map(|(at, (_, facts))| (at, facts.whole_topic()))
+            .collect();
+        Matcher::new(patterns)
+            .map_err(|_: matcher::TooLarge| {
+                let problem = Problem::PatternsTooLarge {
+                    limit: matcher::SIZE_LIMIT,
+                };
+                problems.push(Located::new(source, 0..0, "rule".to_owned(), problem));
+            })
+            .ok()
+    };
+    let (dollar, ordinary) = (matcher(true)?, matcher(false)?);
+    Some(TopicMap {
         rules,
+        dollar,
+        ordinary,
+        foreign,
         fallback,
         bounds: Bounds {
             max_streams: map.max_streams.unwrap_or(DEFAULT_BOUND),
@@ -53,8 +93,45 @@ struct Compiler<'a> {
     source: &'a Arc<Source>,
     problems: &'a mut Vec<Located<Problem>>,
     warnings: Vec<Located<Warning>>,
-    /// The patterns so far, with their rules' numbers.
-    seen: Vec<(usize, Pattern, Facts)>,
+    seen: Seen,
+    /// What the patterns so far take.
+    patterns_bytes: usize,
+}
+
+/// The patterns so far, for finding rules that are never reached.
+#[derive(Default)]
+struct Seen {
+    /// In the order of the rules.
+    facts: Vec<Facts>,
+    /// Fingerprint to places in `facts`, with the numbers of their rules.
+    by_form: HashMap<u64, Vec<(usize, usize)>>,
+    /// The first rule that takes every topic without a `$` at its beginning.
+    catch_all: Option<usize>,
+}
+
+impl Seen {
+    /// Why the rule with that number is never reached, if it is not.
+    fn add(&mut self, number: usize, begins_with_dollar: bool, facts: Facts) -> Option<Problem> {
+        let alike = self.by_form.entry(facts.fingerprint()).or_default();
+        let same = alike
+            .iter()
+            .find(|(at, _)| {
+                self.facts
+                    .get(*at)
+                    .is_some_and(|seen| seen.same_form(&facts))
+            })
+            .map(|(_, earlier)| Problem::SameAsEarlier { earlier: *earlier });
+        let shadowed = self
+            .catch_all
+            .filter(|_| !begins_with_dollar)
+            .map(|earlier| Problem::AfterCatchAll { earlier });
+        alike.push((self.facts.len(), number));
+        if self.catch_all.is_none() && facts.is_catch_all() {
+            self.catch_all = Some(number);
+        }
+        self.facts.push(facts);
+        same.or(shadowed)
+    }
 }
 
 impl Compiler<'_> {
@@ -98,8 +175,16 @@ impl Compiler<'_> {
                 Warning::Balanced { partitions },
             );
         }
+        let written = |entry: &Entry| entry.text().map(|text| text.value.clone());
         Some(Rule {
             id: RuleId::Rule(number),
+            written: Written {
+                line: self.source.line(text.span.start),
+                mqtt_topic: written(&text.mqtt_topic)?,
+                stream: written(&text.stream)?,
+                topic: written(&text.topic)?,
+                partition_key: written(&text.partition_key),
+            },
             pattern,
             stream: stream?,
             topic: topic?,
@@ -120,24 +205,11 @@ impl Compiler<'_> {
         for (part, warning) in &facts.warnings {
             self.warning(text.at(part), key.clone(), warning.clone());
         }
-        let unreachable = self.seen.iter().find_map(|(earlier, before, seen)| {
-            let earlier = *earlier;
-            if seen.same_form(&facts) {
-                Some(Problem::SameAsEarlier { earlier })
-            } else if seen.is_catch_all()
-                && !before.begins_with_dollar()
-                && !pattern.begins_with_dollar()
-            {
-                Some(Problem::AfterCatchAll { earlier })
-            } else {
-                None
-            }
-        });
-        if let Some(problem) = unreachable {
+        let groups = Arc::clone(&facts.groups);
+        self.patterns_bytes += pattern.size();
+        if let Some(problem) = self.seen.add(number, pattern.begins_with_dollar(), facts) {
             self.problem(text.span(), key, problem);
         }
-        let groups = Arc::clone(&facts.groups);
-        self.seen.push((number, pattern.clone(), facts));
         Some((pattern, groups))
     }
 
@@ -222,9 +294,89 @@ impl Compiler<'_> {
             self.warning(span, key, Warning::Balanced { partitions });
         }
         Some(Fallback {
-            target: crate::log::Target { stream, topic },
+            target: Target { stream, topic },
             plan,
         })
+    }
+
+    fn foreign(&mut self, map: &MapText) -> Vec<Arc<ForeignTopic>> {
+        let mut topics: Vec<Arc<ForeignTopic>> = Vec::with_capacity(map.foreign.len());
+        let mut places: HashMap<Target, usize> = HashMap::new();
+        for (number, text) in &map.foreign {
+            let Some(topic) = self.foreign_topic(*number, text) else {
+                continue;
+            };
+            if let Some(earlier) = places.insert(topic.target.clone(), *number) {
+                let problem = Problem::SameForeign { earlier };
+                self.problem(text.span.clone(), format!("foreign {number}"), problem);
+            }
+            topics.push(Arc::new(topic));
+        }
+        topics
+    }
+
+    fn foreign_topic(&mut self, number: usize, text: &ForeignText) -> Option<ForeignTopic> {
+        let key = |key: &str| format!("foreign {number} {key}");
+        let needed = [
+            ("stream", &text.stream),
+            ("topic", &text.topic),
+            ("mqtt_topic", &text.mqtt_topic),
+        ];
+        for (needed, entry) in needed {
+            if entry.is_missing() {
+                let problem = Problem::MissingForeignKey { key: needed };
+                self.problem(text.span.clone(), key(needed), problem);
+            }
+        }
+        let stream = self.name(key("stream"), text.stream.text(), None);
+        let topic = self.name(key("topic"), text.topic.text(), None);
+        let constant = |name| match name {
+            Some(NameTemplate::Constant(name)) => Some(name),
+            // Without groups there is nothing to refer to.
+            Some(NameTemplate::Dynamic(_)) | None => None,
+        };
+        let key_header = match &text.key_header {
+            Entry::Text(header) if !(1..=MAX_HEADER_VALUE_BYTES).contains(&header.value.len()) => {
+                let problem = Problem::BadHeaderName {
+                    bytes: header.value.len(),
+                };
+                self.problem(header.span(), key("key_header"), problem);
+                return None;
+            }
+            Entry::Text(header) => Some(header),
+            Entry::Missing => None,
+            Entry::Unusable => return None,
+        };
+        let target = Target {
+            stream: constant(stream)?,
+            topic: constant(topic)?,
+        };
+        let written = text.mqtt_topic.text()?;
+        let template = match ForeignTemplate::bind(&written.value, &target) {
+            Ok(template) => template,
+            Err(found) => {
+                for (part, problem) in found {
+                    let place = match problem {
+                        Problem::IllegalForeignTopic(_) => written.span(),
+                        _ => written.at(&part),
+                    };
+                    self.problem(place, key("mqtt_topic"), problem);
+                }
+                return None;
+            }
+        };
+        match key_header {
+            None if template.uses_key => {
+                self.problem(written.span(), key("mqtt_topic"), Problem::NoKeyHeader);
+            }
+            Some(header) if !template.uses_key => {
+                self.warning(header.span(), key("key_header"), Warning::UnusedKeyHeader);
+            }
+            _ => {}
+        }
+        let key_header = key_header.map(|header| header.value.as_str().into());
+        let id = RuleId::Foreign(number);
+        Some(ForeignTopic::new(id, target, key_header, template))
     }
 
     /// Warns of constant targets that two rules would make differently.
@@ -237,11 +389,11 @@ impl Compiler<'_> {
             if *earlier_plan != plan {
                 let (span, key) = match id {
                     RuleId::Rule(number) => {
-                        let rule = number.checked_sub(1).and_then(|at| map.rules.get(at));
-                        let span = rule.map(|rule| rule.span.clone());
+                        let rule = map.rules.iter().find(|(other, _)| *other == number);
+                        let span = rule.map(|(_, rule)| rule.span.clone());
                         (span.unwrap_or_default(), id.to_string())
                     }
-                    RuleId::Fallback => {
+                    RuleId::Fallback | RuleId::Foreign(_) => {
                         let span = map.default_topic.text().map(Text::span);
                         (span.unwrap_or_default(), "default_topic".to_owned())
                     }

@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 
+use super::foreign::{ForeignError, ForeignTopic};
 use crate::log::{HeaderValue, Headers, MAX_HEADER_VALUE_BYTES, Record, StoredRecord};
 use crate::mqtt::{ClientId, MAX_STRING_BYTES, PacketId, QoS, TopicError, TopicName};
 
@@ -27,6 +28,53 @@ pub const EMPTY: &str = "mqtt.empty";
 
 /// What stands for an empty payload.
 const EMPTY_PAYLOAD: &[u8] = &[0];
+
+/// Which of the headers that nobody needs for reading back a message carries. Topic and emptiness are always there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeaderSet(u8);
+
+impl HeaderSet {
+    /// The headers that can be left out, by their names without `mqtt.`, in the order of the keys.
+    pub const NAMES: [&str; 5] = ["client_id", "dup", "packet_id", "qos", "retain"];
+
+    /// All of them.
+    pub const ALL: Self = Self((1 << Self::NAMES.len()) - 1);
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// With the header of that name too; `None` if there is no such name.
+    pub fn with(self, name: &str) -> Option<Self> {
+        let at = Self::NAMES.iter().position(|known| *known == name)?;
+        Some(Self(self.0 | 1 << at))
+    }
+
+    /// The names of its headers.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let bits = self.0;
+        let named = Self::NAMES.into_iter().enumerate();
+        named.filter_map(move |(at, name)| (bits & (1 << at) != 0).then_some(name))
+    }
+
+    fn has(self, header: Optional) -> bool {
+        self.0 & (1 << header as u8) != 0
+    }
+}
+
+/// Places in [`HeaderSet::NAMES`].
+#[derive(Clone, Copy)]
+enum Optional {
+    ClientId,
+    Dup,
+    PacketId,
+    QoS,
+    Retain,
+}
+
+impl Default for HeaderSet {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
 
 /// A PUBLISH as it came from its client.
 #[derive(Debug, Clone, Copy)]
@@ -70,15 +118,21 @@ pub enum EnvelopeError {
     /// The text is no topic.
     #[error("the record's header {TOPIC} is not a legal topic: {0}")]
     IllegalTopic(#[from] TopicError),
+    /// The topic is one of other producers, and this record has no MQTT topic in it.
+    #[error("{0}")]
+    Foreign(#[from] ForeignError),
 }
 
-/// The record that stores `publish` under `id`, which is unique per publish and the same in every retry.
-pub fn seal(publish: &Published<'_>, id: u128) -> Record {
+/// The record that stores `publish` under `id`, which is unique per publish and the same in every retry, with the
+/// headers of `wanted`.
+pub fn seal(publish: &Published<'_>, id: u128, wanted: HeaderSet) -> Record {
     // One header for each constant above, in the order of the keys.
     let mut headers = Headers::with_capacity(7);
     let mut set = |key: &'static str, value| headers.insert(ByteString::from_static(key), value);
-    set(CLIENT_ID, text(publish.client_id.as_str()));
-    if publish.dup {
+    if wanted.has(Optional::ClientId) {
+        set(CLIENT_ID, text(publish.client_id.as_str()));
+    }
+    if publish.dup && wanted.has(Optional::Dup) {
         set(DUP, HeaderValue::Bool(true));
     }
     let payload = if publish.payload.is_empty() {
@@ -88,11 +142,14 @@ pub fn seal(publish: &Published<'_>, id: u128) -> Record {
         publish.payload.clone()
     };
     if let (Some(packet_id), QoS::AtLeastOnce | QoS::ExactlyOnce) = (publish.packet_id, publish.qos)
+        && wanted.has(Optional::PacketId)
     {
         set(PACKET_ID, HeaderValue::U16(packet_id.get()));
     }
-    set(QOS, HeaderValue::U8(publish.qos as u8));
-    if publish.retain {
+    if wanted.has(Optional::QoS) {
+        set(QOS, HeaderValue::U8(publish.qos as u8));
+    }
+    if publish.retain && wanted.has(Optional::Retain) {
         set(RETAIN, HeaderValue::Bool(true));
     }
     let (first, mut rest) = cut(publish.topic.as_str());
@@ -117,8 +174,44 @@ pub fn seal(publish: &Published<'_>, id: u128) -> Record {
 /// # Errors
 /// Why the record is not an MQTT message, and is to be skipped.
 pub fn open(record: &StoredRecord) -> Result<Opened, EnvelopeError> {
+    open_in(record, 0, None)
+}
+
+/// The message in `record`, which stands in `partition` of a topic that other producers may write too.
+///
+/// # Errors
+/// Why the record is not an MQTT message, and is to be skipped.
+pub fn open_in(
+    record: &StoredRecord,
+    partition: u32,
+    foreign: Option<&ForeignTopic>,
+) -> Result<Opened, EnvelopeError> {
     let headers = &record.headers;
-    let first = text_of(headers, TOPIC)?.ok_or(EnvelopeError::NoTopic)?;
+    let topic = match (topic_of(headers)?, foreign) {
+        (Some(topic), _) => topic,
+        (None, Some(foreign)) => foreign.topic_of(partition, record)?,
+        (None, None) => return Err(EnvelopeError::NoTopic),
+    };
+    let qos = match headers.get(QOS) {
+        Some(HeaderValue::U8(bits)) => QoS::from_bits(*bits),
+        _ => None,
+    };
+    let payload = match headers.get(EMPTY) {
+        Some(HeaderValue::Bool(true)) => Bytes::new(),
+        _ => record.payload.clone(),
+    };
+    Ok(Opened {
+        topic,
+        qos: qos.unwrap_or(QoS::AtLeastOnce),
+        payload,
+    })
+}
+
+/// The topic that the headers name, if they name one.
+fn topic_of(headers: &Headers) -> Result<Option<TopicName>, EnvelopeError> {
+    let Some(first) = text_of(headers, TOPIC)? else {
+        return Ok(None);
+    };
     let topic = match text_of(headers, &continuation(1))? {
         None => first.clone(),
         Some(second) => {
@@ -135,19 +228,7 @@ pub fn open(record: &StoredRecord) -> Result<Opened, EnvelopeError> {
             topic.into()
         }
     };
-    let qos = match headers.get(QOS) {
-        Some(HeaderValue::U8(bits)) => QoS::from_bits(*bits),
-        _ => None,
-    };
-    let payload = match headers.get(EMPTY) {
-        Some(HeaderValue::Bool(true)) => Bytes::new(),
-        _ => record.payload.clone(),
-    };
-    Ok(Opened {
-        topic: TopicName::new(topic)?,
-        qos: qos.unwrap_or(QoS::AtLeastOnce),
-        payload,
-    })
+    Ok(Some(TopicName::new(topic)?))
 }
 
 /// The key of the part with that number of a long topic.

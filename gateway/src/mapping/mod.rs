@@ -3,29 +3,44 @@
 //!
 //! What always holds: compiling reports everything that is wrong at once, or gives a [`TopicMap`] that never changes;
 //! [`TopicMap::resolve`] is a pure function of map and topic, gives exactly one resolution or one named refusal for every
-//! topic, and takes time linear in the topic. The first rule in file order that matches the whole topic wins. Whether a
-//! target exists, and how many a dynamic name may make ([`Bounds`]), is for others to see to.
+//! topic, and takes time linear in the topic. The first rule in file order that matches the whole topic wins. What is
+//! published to a topic is stored where [`TopicMap::reads`] looks for it (M4). Whether a target exists, and how many a
+//! dynamic name may make ([`Bounds`]), is for others to see to.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::log::{MAX_NAME_BYTES, Name, Target, TopicSpec};
+use regex_automata::util::captures::Captures;
+
+use crate::log::{Durability, Expiry, MAX_NAME_BYTES, Name, Target, TopicSize, TopicSpec};
 use crate::mqtt::TopicName;
 
+mod cache;
 mod compile;
 pub mod envelope;
+mod explain;
 mod file;
+mod foreign;
 mod key;
+mod load;
+mod matcher;
 mod pattern;
+pub mod render;
 mod report;
 mod template;
 
 #[cfg(test)]
 mod tests;
 
+pub use cache::Resolver;
+pub use explain::{Capture, Explanation, Miss, RuleView, WhyNot};
+pub use foreign::{ForeignError, ForeignTopic};
 pub use key::PartitionKey;
+pub use load::{LoadError, MAX_FILE_BYTES, load};
 pub use report::{Located, MapReport, Problem, Source, Warning};
 
+use matcher::Matcher;
 use pattern::Pattern;
 use template::Template;
 
@@ -33,8 +48,12 @@ use template::Template;
 #[derive(Debug)]
 pub struct TopicMap {
     rules: Vec<Rule>,
+    /// Of the rules for topics that begin with `$`, and of all others.
+    dollar: Matcher,
+    ordinary: Matcher,
     /// `None` if unmatched topics are refused.
     fallback: Option<Fallback>,
+    foreign: Vec<Arc<ForeignTopic>>,
     bounds: Bounds,
     warnings: Vec<Located<Warning>>,
 }
@@ -46,6 +65,8 @@ pub enum RuleId {
     Rule(usize),
     /// `default_stream` and `default_topic`.
     Fallback,
+    /// The `[[foreign]]` table with this number in the file, counted from 1.
+    Foreign(usize),
 }
 
 impl fmt::Display for RuleId {
@@ -53,6 +74,7 @@ impl fmt::Display for RuleId {
         match self {
             Self::Rule(number) => write!(f, "rule {number}"),
             Self::Fallback => f.write_str("the fallback"),
+            Self::Foreign(number) => write!(f, "foreign {number}"),
         }
     }
 }
@@ -65,6 +87,17 @@ pub struct TopicPlan {
     /// What it is like then. The durability is also what a message's acknowledgement promises.
     pub spec: TopicSpec,
 }
+
+/// Topics of other producers are theirs to make.
+const FOREIGN_PLAN: TopicPlan = TopicPlan {
+    auto_create: false,
+    spec: TopicSpec {
+        partitions: 1,
+        durability: Durability::Commit,
+        message_expiry: Expiry::ServerDefault,
+        max_topic_size: TopicSize::ServerDefault,
+    },
+};
 
 /// How many streams and topics dynamic names may make; at the bound a publish is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +119,48 @@ pub struct Resolution {
     pub key: Option<PartitionKey>,
     /// How the Iggy topic is made.
     pub plan: TopicPlan,
+}
+
+/// Where a subscriber to one MQTT topic reads, as far as the map knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// What says so.
+    pub rule: RuleId,
+    /// The Iggy stream and topic.
+    pub target: Target,
+    /// How the Iggy topic is made.
+    pub plan: TopicPlan,
+    /// Which of its partitions.
+    pub partitions: Partitions,
+}
+
+/// Some partitions of a topic, before it is known how many there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Partitions {
+    /// All of them.
+    All,
+    /// The one that a key leads to.
+    OfKey(PartitionKey),
+    /// The one with this number, if there is one.
+    One(u32),
+}
+
+impl Partitions {
+    /// Which they are among `count`.
+    pub fn of(&self, count: u32) -> Range<u32> {
+        let one = |number| {
+            if number < count {
+                number..number + 1
+            } else {
+                0..0
+            }
+        };
+        match self {
+            Self::All => 0..count,
+            Self::OfKey(key) => one(key.partition(count)),
+            Self::One(number) => one(*number),
+        }
+    }
 }
 
 /// Why the messages of one MQTT topic cannot be stored.
@@ -147,11 +222,22 @@ impl fmt::Display for NamePart {
 #[derive(Debug)]
 struct Rule {
     id: RuleId,
+    written: Written,
     pattern: Pattern,
     stream: NameTemplate,
     topic: NameTemplate,
     key: Option<KeyTemplate>,
     plan: TopicPlan,
+}
+
+/// A rule as the file has it, for explanations.
+#[derive(Debug)]
+struct Written {
+    line: usize,
+    mqtt_topic: String,
+    stream: String,
+    topic: String,
+    partition_key: Option<String>,
 }
 
 #[derive(Debug)]
@@ -184,10 +270,12 @@ impl TopicMap {
         });
         let mut problems = Vec::new();
         let map = file::read(&source, &mut problems);
-        if problems
-            .iter()
-            .any(|problem| matches!(problem.what(), Problem::Syntax(_)))
-        {
+        if problems.iter().any(|problem| {
+            matches!(
+                problem.what(),
+                Problem::Syntax(_) | Problem::BrokenEscape(_)
+            )
+        }) {
             return Err(MapReport::new(problems));
         }
         compile::compile(&source, &map, &mut problems).ok_or_else(|| MapReport::new(problems))
@@ -198,16 +286,13 @@ impl TopicMap {
     /// # Errors
     /// Why they cannot be stored.
     pub fn resolve(&self, topic: &TopicName) -> Result<Resolution, Refusal> {
-        let dollar = topic.is_dollar();
-        for rule in &self.rules {
-            if rule.pattern.begins_with_dollar() == dollar
-                && let Some(outcome) = rule.resolve(topic.as_str())
-            {
-                return outcome;
-            }
+        if let Some(rule) = self.first(topic)
+            && let Some(outcome) = rule.resolve(topic.as_str())
+        {
+            return outcome;
         }
         match &self.fallback {
-            _ if dollar => Err(Refusal::DollarTopic),
+            _ if topic.is_dollar() => Err(Refusal::DollarTopic),
             None => Err(Refusal::NoRule),
             Some(fallback) => Ok(Resolution {
                 rule: RuleId::Fallback,
@@ -218,15 +303,69 @@ impl TopicMap {
         }
     }
 
+    /// The rule for `topic`.
+    fn first(&self, topic: &TopicName) -> Option<&Rule> {
+        let matcher = match topic.is_dollar() {
+            true => &self.dollar,
+            false => &self.ordinary,
+        };
+        self.rules.get(matcher.first(topic.as_str())?)
+    }
+
+    /// Where a subscriber to `topic` reads: where messages of the topic are stored, and the topics of other producers
+    /// that may hold records of it.
+    ///
+    /// # Errors
+    /// Why messages of the topic cannot be stored, if other producers have none either.
+    pub fn reads(&self, topic: &TopicName) -> Result<Vec<Read>, Refusal> {
+        let foreign = self.foreign.iter().filter_map(|foreign| {
+            Some(Read {
+                rule: foreign.id,
+                target: foreign.target.clone(),
+                plan: FOREIGN_PLAN,
+                partitions: foreign.partitions_of(topic)?,
+            })
+        });
+        match self.resolve(topic) {
+            Ok(resolution) => {
+                let stored = Read {
+                    rule: resolution.rule,
+                    target: resolution.target,
+                    plan: resolution.plan,
+                    partitions: resolution.key.map_or(Partitions::All, Partitions::OfKey),
+                };
+                Ok(std::iter::once(stored).chain(foreign).collect())
+            }
+            Err(refusal) => {
+                let foreign: Vec<Read> = foreign.collect();
+                match foreign.is_empty() {
+                    true => Err(refusal),
+                    false => Ok(foreign),
+                }
+            }
+        }
+    }
+
+    /// What the map says of records of `target` that name no MQTT topic.
+    pub fn foreign(&self, target: &Target) -> Option<&Arc<ForeignTopic>> {
+        self.foreign
+            .iter()
+            .find(|foreign| foreign.target == *target)
+    }
+
     /// What is doubtful in the map, in the order of the file.
     pub fn warnings(&self) -> &[Located<Warning>] {
         &self.warnings
     }
 
     /// The targets that are known before the first message: those of all rules whose stream and topic are constant, in
-    /// file order, and of the fallback.
+    /// file order, of the fallback, and of other producers.
     pub fn constant_targets(&self) -> impl Iterator<Item = (RuleId, Target, TopicPlan)> {
-        constant_targets(&self.rules, self.fallback.as_ref())
+        let foreign = self
+            .foreign
+            .iter()
+            .map(|foreign| (foreign.id, foreign.target.clone(), FOREIGN_PLAN));
+        constant_targets(&self.rules, self.fallback.as_ref()).chain(foreign)
     }
 
     /// How many streams and topics dynamic names may make.
@@ -259,24 +398,23 @@ fn constant_targets<'a>(
 }
 
 impl Rule {
-    /// `None` if the pattern does not match.
+    /// The pattern must match `topic`. `None` if it does not and groups are asked for.
     fn resolve(&self, topic: &str) -> Option<Result<Resolution, Refusal>> {
         let (stream, name, key) = match (&self.stream, &self.topic, &self.key) {
             (NameTemplate::Constant(stream), NameTemplate::Constant(name), None) => {
-                if !self.pattern.matches(topic) {
-                    return None;
-                }
                 (Ok(stream.clone()), Ok(name.clone()), None)
             }
             (stream, name, key) => {
                 let captures = self.pattern.captures(topic)?;
                 let key = key.as_ref().map(|key| match key {
                     KeyTemplate::Constant(key) => key.clone(),
-                    KeyTemplate::Dynamic(template) => PartitionKey::new(template.expand(&captures)),
+                    KeyTemplate::Dynamic(template) => {
+                        PartitionKey::new(template.expand(topic, &captures))
+                    }
                 });
                 (
-                    self.name(NamePart::Stream, stream, &captures),
-                    self.name(NamePart::Topic, name, &captures),
+                    self.name(NamePart::Stream, stream, topic, &captures),
+                    self.name(NamePart::Topic, name, topic, &captures),
                     key,
                 )
             }
@@ -298,13 +436,14 @@ impl Rule {
         &self,
         part: NamePart,
         template: &NameTemplate,
-        captures: &regex::Captures<'_>,
+        topic: &str,
+        captures: &Captures,
     ) -> Result<Name, Refusal> {
         let template = match template {
             NameTemplate::Constant(name) => return Ok(name.clone()),
             NameTemplate::Dynamic(template) => template,
         };
-        let bytes = template.length(captures);
+        let bytes = template.length(topic, captures);
         let refusal = Refusal::InvalidName {
             rule: self.id,
             part,
@@ -313,6 +452,6 @@ impl Rule {
         if bytes > MAX_NAME_BYTES {
             return Err(refusal);
         }
-        Name::new(&template.expand(captures)).ok_or(refusal)
+        Name::new(&template.expand(topic, captures)).ok_or(refusal)
     }
 }

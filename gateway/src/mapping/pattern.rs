@@ -4,22 +4,30 @@
 //! linear in the topic; memory is capped. What is said about every match errs on the side of saying less.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use regex::{Captures, Regex, RegexBuilder};
+use regex_automata::meta::Regex;
+use regex_automata::util::captures::Captures;
 use regex_syntax::ast::{self, Ast};
 use regex_syntax::hir::{Class, Hir, HirKind, Look, translate::TranslatorBuilder};
 
 use super::report::{Problem, Warning};
 
-/// The largest compiled pattern, in bytes; also the cap of its lazily built automaton, per thread.
+/// The largest compiled pattern, in bytes.
 const SIZE_LIMIT: usize = 1 << 20;
+/// The cap of a pattern's lazily built automaton, in bytes per thread. It only serves rules whose groups are used, and
+/// runs once per topic that is not remembered.
+const CACHE_LIMIT: usize = 256 << 10;
+/// The largest one-pass automaton of a pattern, in bytes. It finds groups fastest, and takes most of a megabyte for one
+/// `\\w`; then another way is taken.
+const ONE_PASS_LIMIT: usize = 64 << 10;
 /// How deep a pattern may nest. Far below the default of the crate `regex` (250), which sees one level more.
 const NEST_LIMIT: u32 = 100;
 
 /// A compiled pattern.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Pattern {
     regex: Regex,
     begins_with_dollar: bool,
@@ -40,22 +48,21 @@ impl Pattern {
     /// Compiles `text`.
     pub(super) fn compile(text: &str) -> Result<(Self, Facts), (Range<usize>, Problem)> {
         let whole = 0..text.len();
-        let (ast, hir, comment_at_end) = parse(text)?;
+        let (ast, hir) = parse(text)?;
         if let Some(problem) = hopeless(&hir) {
             return Err((whole, problem));
         }
-        // `text` alone is well formed, so its groups and flags end inside the parentheses. Only a comment (flag x) could
-        // swallow them; with that flag the line feed that ends the comment matches nothing.
-        let line_feed = if comment_at_end { "\n" } else { "" };
-        let regex = RegexBuilder::new(&format!(r"\A(?:{text}{line_feed})\z"))
-            .dot_matches_new_line(true)
-            .size_limit(SIZE_LIMIT)
-            .dfa_size_limit(SIZE_LIMIT)
-            .build()
+        let config = Regex::config()
+            .nfa_size_limit(Some(SIZE_LIMIT))
+            .onepass_size_limit(Some(ONE_PASS_LIMIT))
+            .hybrid_cache_capacity(CACHE_LIMIT);
+        let regex = Regex::builder()
+            .configure(config)
+            .build_from_hir(&whole_topic(hir.clone()))
             .map_err(|error| {
-                let problem = match error {
-                    regex::Error::CompiledTooBig(limit) => Problem::PatternTooLarge { limit },
-                    other => Problem::BadPattern(other.to_string()),
+                let problem = match error.size_limit() {
+                    Some(limit) => Problem::PatternTooLarge { limit },
+                    None => Problem::BadPattern(error.to_string()),
                 };
                 (whole, problem)
             })?;
@@ -80,14 +87,39 @@ impl Pattern {
         self.begins_with_dollar
     }
 
+    /// About how many bytes it takes, without what searching builds.
+    pub(super) fn size(&self) -> usize {
+        self.regex.memory_usage()
+    }
+
     /// Whether the whole of `topic` matches.
     pub(super) fn matches(&self, topic: &str) -> bool {
         self.regex.is_match(topic)
     }
 
     /// The groups, if the whole of `topic` matches.
-    pub(super) fn captures<'t>(&self, topic: &'t str) -> Option<Captures<'t>> {
-        self.regex.captures(topic)
+    pub(super) fn captures(&self, topic: &str) -> Option<Captures> {
+        let mut captures = self.regex.create_captures();
+        self.regex.captures(topic, &mut captures);
+        captures.is_match().then_some(captures)
+    }
+}
+
+impl Pattern {
+    /// The groups without the whole topic, if that matches: number, name if there is one, and text.
+    pub(super) fn named_captures<'a>(
+        &'a self,
+        topic: &'a str,
+    ) -> impl Iterator<Item = (usize, Option<&'a str>, &'a str)> {
+        let names = self
+            .regex
+            .group_info()
+            .pattern_names(regex_automata::PatternID::ZERO);
+        let captures = self.captures(topic);
+        names.enumerate().skip(1).filter_map(move |(index, name)| {
+            let group = captures.as_ref()?.get_group(index)?;
+            Some((index, name, &topic[group.range()]))
+        })
     }
 }
 
@@ -95,6 +127,18 @@ impl Facts {
     /// Whether both patterns are written differently at most, and match the same topics.
     pub(super) fn same_form(&self, other: &Self) -> bool {
         self.form == other.form
+    }
+
+    /// The same for all patterns of the same form, and hardly ever for others.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        fingerprint(&self.form, &mut hasher);
+        hasher.finish()
+    }
+
+    /// What the automaton of all patterns is built from: matches whole topics only.
+    pub(super) fn whole_topic(&self) -> Hir {
+        whole_topic(self.form.clone())
     }
 
     /// Whether every topic matches that does not begin with `$`.
@@ -110,6 +154,32 @@ impl Facts {
             .iter()
             .any(|range| range.start() == '\0' && range.end() == char::MAX);
         every && repetition.min <= 1 && repetition.max.is_none()
+    }
+}
+
+/// Matches where `hir` matches the whole text.
+fn whole_topic(hir: Hir) -> Hir {
+    Hir::concat(vec![Hir::look(Look::Start), hir, Hir::look(Look::End)])
+}
+
+/// Of a class only how many ranges it has: they can be many, and mostly are those of a well-known class.
+fn fingerprint(hir: &Hir, hasher: &mut DefaultHasher) {
+    std::mem::discriminant(hir.kind()).hash(hasher);
+    match hir.kind() {
+        HirKind::Empty => {}
+        HirKind::Literal(literal) => literal.0.hash(hasher),
+        HirKind::Class(Class::Unicode(class)) => class.ranges().len().hash(hasher),
+        HirKind::Class(Class::Bytes(class)) => class.ranges().len().hash(hasher),
+        HirKind::Look(look) => look.as_repr().hash(hasher),
+        HirKind::Repetition(repetition) => {
+            (repetition.min, repetition.max, repetition.greedy).hash(hasher);
+            fingerprint(&repetition.sub, hasher);
+        }
+        HirKind::Capture(capture) => fingerprint(&capture.sub, hasher),
+        HirKind::Concat(subs) | HirKind::Alternation(subs) => {
+            subs.len().hash(hasher);
+            subs.iter().for_each(|sub| fingerprint(sub, hasher));
+        }
     }
 }
 
@@ -196,30 +266,23 @@ fn collect(hir: &Hir, always: bool, groups: &mut Vec<(usize, Option<String>, Gro
     }
 }
 
-/// The pattern as the crate `regex` will see it, and whether a comment runs to its end.
-fn parse(text: &str) -> Result<(Ast, Hir, bool), (Range<usize>, Problem)> {
-    let range = |span: &ast::Span| span.start.offset..span.end.offset;
-    let parsed = ast::parse::ParserBuilder::new()
+/// The pattern as written, and as it is understood.
+pub(super) fn parse(text: &str) -> Result<(Ast, Hir), (Range<usize>, Problem)> {
+    let bad = |span: &ast::Span, reason: String| {
+        let problem = Problem::BadPattern(reason);
+        (span.start.offset..span.end.offset, problem)
+    };
+    let ast = ast::parse::ParserBuilder::new()
         .nest_limit(NEST_LIMIT)
         .build()
-        .parse_with_comments(text)
-        .map_err(|error| {
-            let problem = Problem::BadPattern(error.kind().to_string());
-            (range(error.span()), problem)
-        })?;
+        .parse(text)
+        .map_err(|error| bad(error.span(), error.kind().to_string()))?;
     let hir = TranslatorBuilder::new()
         .dot_matches_new_line(true)
         .build()
-        .translate(text, &parsed.ast)
-        .map_err(|error| {
-            let problem = Problem::BadPattern(error.kind().to_string());
-            (range(error.span()), problem)
-        })?;
-    let comment_at_end = parsed
-        .comments
-        .iter()
-        .any(|comment| comment.span.end.offset == text.len());
-    Ok((parsed.ast, hir, comment_at_end))
+        .translate(text, &ast)
+        .map_err(|error| bad(error.span(), error.kind().to_string()))?;
+    Ok((ast, hir))
 }
 
 /// Why no topic can match, as far as that is easily seen.
@@ -311,6 +374,14 @@ fn doubts(text: &str, ast: &Ast) -> Vec<(Range<usize>, Warning)> {
         .match_indices("/+")
         .map(|(at, part)| (at..at + part.len(), Warning::LooksLikeWildcard));
     found.extend(slashes);
+    // "\b" between double quotes is a backspace: the pattern compiles, and matches no topic that anyone uses.
+    let controls = text
+        .match_indices(|c: char| c.is_control() && !c.is_whitespace())
+        .map(|(at, part)| {
+            let escaped = part.escape_default().to_string();
+            (at..at + part.len(), Warning::ControlCharacter { escaped })
+        });
+    found.extend(controls);
     found
 }
 

@@ -27,6 +27,14 @@ pub struct Located<T> {
     what: T,
 }
 
+impl Source {
+    /// The line of the byte at `at`, counted from 1.
+    pub(super) fn line(&self, at: usize) -> usize {
+        let before = self.text.as_bytes().get(..at).unwrap_or_default();
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+}
+
 impl<T> Located<T> {
     /// `span` is cut to the source and to whole characters.
     pub(super) fn new(source: &Arc<Source>, span: Range<usize>, key: String, what: T) -> Self {
@@ -62,7 +70,7 @@ impl<T> Located<T> {
 
     /// The line, counted from 1.
     pub fn line(&self) -> usize {
-        self.before().matches('\n').count() + 1
+        self.source.line(self.span.start)
     }
 
     /// The column in characters, counted from 1.
@@ -126,6 +134,23 @@ pub enum Problem {
     /// The file is not TOML.
     #[error("{0}; correct the TOML here")]
     Syntax(String),
+    /// A text between double quotes with a backslash that TOML does not know.
+    #[error(
+        "{0}; write patterns and templates in single quotes: between them TOML leaves every \\ as it is"
+    )]
+    BrokenEscape(String),
+    /// Too many tables of a kind.
+    #[error(
+        "{count} [[{name}]] tables, but {max} are the most; use groups in the templates, so that one rule serves many topics"
+    )]
+    TooMany {
+        /// The kind.
+        name: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        max: usize,
+    },
     /// No such key.
     #[error("this key is not known; {}", advice(*nearest, known))]
     UnknownKey {
@@ -178,7 +203,7 @@ pub enum Problem {
     },
     /// Not a duration.
     #[error(
-        "{found:?} is not a duration ({reason}); write one such as \"12h\" or \"30days\", or \"server_default\""
+        "{found:?} is not a duration ({reason}); write one such as \"12h\" or \"30days\", or \"never\" or \"server_default\""
     )]
     BadDuration {
         /// The value as written.
@@ -188,7 +213,7 @@ pub enum Problem {
     },
     /// Not a size.
     #[error(
-        "{found:?} is not a size ({reason}); write one such as \"500MB\" or \"10GiB\", or \"server_default\""
+        "{found:?} is not a size ({reason}); write one such as \"500MB\" or \"10GiB\", or \"unlimited\" or \"server_default\""
     )]
     BadSize {
         /// The value as written.
@@ -204,6 +229,14 @@ pub enum Problem {
         "the compiled pattern takes more than {limit} bytes; use smaller repetitions, or split the rule"
     )]
     PatternTooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// All compiled patterns together take too much memory.
+    #[error(
+        "the compiled patterns of all rules together take more than {limit} bytes; use fewer or simpler rules: \\w and \\d are large, [0-9A-Za-z_] and [0-9] are small"
+    )]
+    PatternsTooLarge {
         /// The limit in bytes.
         limit: usize,
     },
@@ -281,6 +314,47 @@ pub enum Problem {
         "some topics would give an empty name; add constant text, or make a group match at least one character (+ instead of *)"
     )]
     MayBeEmpty,
+    /// A topic of other producers lacks a key that every one needs.
+    #[error("missing, and every [[foreign]] topic needs it; add a line {key} = '…'")]
+    MissingForeignKey {
+        /// The key.
+        key: &'static str,
+    },
+    /// Two entries are about the same topic.
+    #[error("foreign {earlier} is about the same Iggy topic; remove one of the two")]
+    SameForeign {
+        /// The earlier entry, counted from 1.
+        earlier: usize,
+    },
+    /// No such variable.
+    #[error("{} is not known here; use one of ${}", reference.escape_debug(), known.join(", $"))]
+    UnknownVariable {
+        /// The reference as written.
+        reference: String,
+        /// The variables that there are.
+        known: &'static [&'static str],
+    },
+    /// A `$` that is no variable.
+    #[error(
+        "a $ must begin a variable such as $stream or ${{stream}}, or be doubled; write $$ for a dollar"
+    )]
+    MalformedVariable,
+    /// The template can give no legal topic.
+    #[error(
+        "no record would get a legal MQTT topic: {0}; correct the template, or the names in it"
+    )]
+    IllegalForeignTopic(crate::mqtt::TopicError),
+    /// `$key` without a header to take it from.
+    #[error(
+        "Iggy stores no key with a record, so $key is not known; name the user header that carries it with key_header = '…', or leave $key out"
+    )]
+    NoKeyHeader,
+    /// No name of a header.
+    #[error("has {bytes} bytes, but the name of a header has 1 to 255; correct it")]
+    BadHeaderName {
+        /// How long it is.
+        bytes: usize,
+    },
     /// A constant key without characters.
     #[error(
         "empty, so every message would go to the same partition; give it a key, or remove it to use all partitions in turn"
@@ -314,6 +388,17 @@ pub enum Warning {
         "/+ means one or more slashes here, not any one level; write /[^/]+ for one level, or /{{1,}} if slashes are meant"
     )]
     LooksLikeWildcard,
+    /// A character that is not seen, probably from an escape between double quotes.
+    #[error(
+        "the pattern contains the control character {escaped}, which topics hardly do; if a \\ before a letter was meant, write the pattern in single quotes"
+    )]
+    ControlCharacter {
+        /// The character, escaped.
+        escaped: String,
+    },
+    /// A header that nothing uses.
+    #[error("not used, because mqtt_topic has no $key; remove one of the two")]
+    UnusedKeyHeader,
     /// A default that nothing uses.
     #[error("not used, because on_unmatched = \"refuse\"; remove one of the two")]
     UnusedDefault,

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use regex::Captures;
+use regex_automata::util::captures::Captures;
 
 use super::pattern::Groups;
 use super::report::Problem;
@@ -35,37 +35,18 @@ impl Template {
             minimum: 0,
         };
         let mut found = Vec::new();
-        let mut at = 0;
-        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-            let length = match rest.strip_prefix('$') {
-                None => {
-                    let length = rest.find('$').unwrap_or(rest.len());
-                    template.push_text(&rest[..length]);
-                    length
-                }
-                Some(after) if after.starts_with('$') => {
-                    template.push_text("$");
-                    2
-                }
-                Some(after) => match reference(after) {
-                    None => {
-                        found.push((at..at + 1, Problem::MalformedReference));
-                        1
+        for (at, piece) in pieces(text, |c| c.is_ascii_digit()) {
+            match piece {
+                Piece::Text(text) => template.push_text(text),
+                Piece::Malformed => found.push((at, Problem::MalformedReference)),
+                Piece::Reference(name) => match look_up(&text[at.clone()], name, groups) {
+                    Ok((index, minimum)) => {
+                        template.parts.push(Part::Group(index));
+                        template.minimum = template.minimum.saturating_add(minimum);
                     }
-                    Some((name, length)) => {
-                        let length = 1 + length;
-                        match look_up(&rest[..length], name, groups) {
-                            Ok((index, minimum)) => {
-                                template.parts.push(Part::Group(index));
-                                template.minimum = template.minimum.saturating_add(minimum);
-                            }
-                            Err(problem) => found.push((at..at + length, problem)),
-                        }
-                        length
-                    }
+                    Err(problem) => found.push((at, problem)),
                 },
-            };
-            at += length;
+            }
         }
         if found.is_empty() {
             Ok(template)
@@ -96,28 +77,69 @@ impl Template {
         self.minimum
     }
 
-    /// How long the expansion for `captures` is, in bytes.
-    pub(super) fn length(&self, captures: &Captures<'_>) -> usize {
-        self.pieces(captures).map(str::len).sum()
+    /// How long the expansion for `captures` in `topic` is, in bytes.
+    pub(super) fn length(&self, topic: &str, captures: &Captures) -> usize {
+        self.expanded(topic, captures).map(str::len).sum()
     }
 
-    /// The text for `captures`.
-    pub(super) fn expand(&self, captures: &Captures<'_>) -> String {
-        let mut text = String::with_capacity(self.length(captures));
-        text.extend(self.pieces(captures));
+    /// The text for `captures` in `topic`.
+    pub(super) fn expand(&self, topic: &str, captures: &Captures) -> String {
+        let mut text = String::with_capacity(self.length(topic, captures));
+        text.extend(self.expanded(topic, captures));
         text
     }
 
-    fn pieces<'a>(&'a self, captures: &'a Captures<'_>) -> impl Iterator<Item = &'a str> {
-        self.parts.iter().map(|part| match part {
+    fn expanded<'a>(
+        &'a self,
+        topic: &'a str,
+        captures: &'a Captures,
+    ) -> impl Iterator<Item = &'a str> {
+        self.parts.iter().map(move |part| match part {
             Part::Text(text) => text.as_str(),
-            Part::Group(index) => captures.get(*index).map_or("", |group| group.as_str()),
+            Part::Group(index) => captures
+                .get_group(*index)
+                .map_or("", |group| &topic[group.range()]),
         })
     }
 }
 
+/// A piece of a template's text.
+pub(super) enum Piece<'t> {
+    /// Itself; a doubled dollar comes as one.
+    Text(&'t str),
+    /// A reference to this name.
+    Reference(&'t str),
+    /// A `$` that begins nothing.
+    Malformed,
+}
+
+/// Cuts `text` into its pieces, each with its bytes. A name without braces goes as far as its characters are `bare`.
+pub(super) fn pieces(
+    text: &str,
+    bare: impl Fn(char) -> bool,
+) -> impl Iterator<Item = (Range<usize>, Piece<'_>)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
+        let (length, piece) = match rest.strip_prefix('$') {
+            None => {
+                let length = rest.find('$').unwrap_or(rest.len());
+                (length, Piece::Text(&rest[..length]))
+            }
+            Some(after) if after.starts_with('$') => (2, Piece::Text("$")),
+            Some(after) => match reference(after, &bare) {
+                None => (1, Piece::Malformed),
+                Some((name, length)) => (1 + length, Piece::Reference(name)),
+            },
+        };
+        let range = at..at + length;
+        at += length;
+        Some((range, piece))
+    })
+}
+
 /// The name of the reference whose text after the `$` begins `after`, and how many bytes of `after` it takes.
-fn reference(after: &str) -> Option<(&str, usize)> {
+fn reference(after: &str, bare: impl Fn(char) -> bool) -> Option<(&str, usize)> {
     if let Some(braced) = after.strip_prefix('{') {
         let end = braced.find('}')?;
         let name = &braced[..end];
@@ -125,9 +147,7 @@ fn reference(after: &str) -> Option<(&str, usize)> {
         let sound = !name.is_empty() && !name.contains(['$', '{']);
         sound.then_some((name, end + 2))
     } else {
-        let end = after
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(after.len());
+        let end = after.find(|c: char| !bare(c)).unwrap_or(after.len());
         (end > 0).then(|| (&after[..end], end))
     }
 }

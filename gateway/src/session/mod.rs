@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::delivery::{ConnectionId, Delivery, Outbox};
 use crate::health::Health;
 use crate::ingest::Ingest;
-use crate::mapping::TopicMap;
+use crate::mapping::Resolver;
 use crate::mqtt::ClientId;
 use crate::observe::Counters;
 use crate::targets::Targets;
@@ -37,8 +37,8 @@ pub struct Context {
     pub counters: Arc<Counters>,
     /// Whether Iggy is reachable.
     pub health: Arc<Health>,
-    /// The topic map.
-    pub map: Arc<TopicMap>,
+    /// The topic map, with a memory.
+    pub map: Arc<Resolver>,
     /// Which topics exist.
     pub targets: Arc<Targets>,
     /// The ingest role, while a source is attached.

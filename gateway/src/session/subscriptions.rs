@@ -15,7 +15,7 @@ use super::Context;
 use crate::backoff::Backoff;
 use crate::delivery::{Delivery, Outbox};
 use crate::log::{LogError, Triple};
-use crate::mapping::{Refusal, Resolution};
+use crate::mapping::{Read, Refusal};
 use crate::mqtt::{QoS, TopicFilter, TopicName};
 use crate::targets::TargetError;
 
@@ -40,6 +40,9 @@ pub enum NotGranted {
     /// The topic's place in Iggy cannot be used.
     #[error("{0}")]
     Target(#[from] TargetError),
+    /// Only a topic of other producers would have it, in a partition that is not there.
+    #[error("the topic names a partition that its Iggy topic does not have")]
+    NoPartition,
     /// Iggy cannot be read.
     #[error("{0}")]
     Log(#[from] LogError),
@@ -80,10 +83,20 @@ impl Subscriptions {
         if self.by_filter.len() >= max && !self.by_filter.contains_key(filter) {
             return Err(NotGranted::TooMany(max));
         }
-        let resolution = self.context.map.resolve(&topic)?;
+        let reads = self.context.map.map().reads(&topic)?;
         // As long as clients may connect, they may also wait for Iggy here; then they are told.
         let deadline = Instant::now() + self.context.config.iggy.grace;
-        let triples = self.partitions(resolution, deadline).await?;
+        let mut triples = Vec::new();
+        for read in reads {
+            for triple in self.partitions(read, deadline).await? {
+                if !triples.contains(&triple) {
+                    triples.push(triple);
+                }
+            }
+        }
+        if triples.is_empty() {
+            return Err(NotGranted::NoPartition);
+        }
         let subscription = Subscription {
             topic: topic.detached(),
             triples: triples.clone(),
@@ -135,17 +148,13 @@ impl Subscriptions {
             .map_err(|_| NotGranted::NoDelivery)
     }
 
-    async fn partitions(
-        &self,
-        resolution: Resolution,
-        deadline: Instant,
-    ) -> Result<Vec<Triple>, NotGranted> {
-        let Resolution {
+    async fn partitions(&self, read: Read, deadline: Instant) -> Result<Vec<Triple>, NotGranted> {
+        let Read {
             rule,
             target,
-            key,
             plan,
-        } = resolution;
+            partitions,
+        } = read;
         let mut backoff = retry_pauses();
         let info = loop {
             match self.context.targets.ensure(rule, &target, &plan).await {
@@ -155,18 +164,11 @@ impl Subscriptions {
                 asked => break asked?,
             }
         };
-        let partitions = match key {
-            Some(key) => {
-                let partition = key.partition(info.partitions);
-                partition..partition + 1
-            }
-            None => 0..info.partitions,
-        };
         let triple = |partition| Triple {
             target: target.clone(),
             partition,
         };
-        Ok(partitions.map(triple).collect())
+        Ok(partitions.of(info.partitions).map(triple).collect())
     }
 
     /// Ends the subscription to `filter`, if there is one.

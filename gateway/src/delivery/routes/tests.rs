@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::config::Limits;
-use crate::mapping::envelope::{Published, seal};
+use crate::mapping::envelope::{HeaderSet, Published, seal};
 use crate::mqtt::{ClientId, PacketId};
 
 fn records(range: std::ops::Range<u64>) -> Vec<StoredRecord> {
@@ -20,7 +20,7 @@ fn records(range: std::ops::Range<u64>) -> Vec<StoredRecord> {
                 client_id: &ClientId::new("p").unwrap(),
                 payload: &Bytes::from_static(&[b'x'; 100]),
             };
-            let record = seal(&published, offset.into());
+            let record = seal(&published, offset.into(), HeaderSet::ALL);
             StoredRecord {
                 offset,
                 id: record.id,
@@ -41,6 +41,8 @@ fn context() -> Context {
         ledger: SharedLedger::starting_at(0),
         wake: Arc::default(),
         counters: Arc::default(),
+        partition: 0,
+        foreign: None,
     }
 }
 

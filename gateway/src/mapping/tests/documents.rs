@@ -58,9 +58,11 @@ fn the_keys_of_the_guide_are_the_keys_of_the_file_with_their_defaults() {
     };
     let of_file = known(&format!("{DEFAULTS}xyzzy = 1"));
     let of_rule = known(&(rule("a", "s") + "xyzzy = 1"));
+    let of_foreign = known(&(DEFAULTS.to_owned() + FOREIGN + "xyzzy = 1"));
     let (_, reference) = GUIDE.split_once("### Keys of the file").unwrap();
     let (file, rules) = reference.split_once("### Keys of a `[[rule]]`").unwrap();
-    let (rules, _) = rules.split_once("###").unwrap();
+    let (rules, foreign) = rules.split_once("### Keys of a `[[foreign]]`").unwrap();
+    let (foreign, _) = foreign.split_once("###").unwrap();
     let documented = |text: &str| -> Vec<String> {
         let first = |line: &str| line.split('|').nth(1).unwrap_or_default().replace('`', "");
         let keys = text
@@ -81,13 +83,14 @@ fn the_keys_of_the_guide_are_the_keys_of_the_file_with_their_defaults() {
     let as_text = |keys: Vec<&str>| {
         sorted(
             keys.into_iter()
-                .filter(|key| *key != "rule")
+                .filter(|key| !["rule", "foreign"].contains(key))
                 .map(str::to_owned)
                 .collect(),
         )
     };
     assert_eq!(sorted(documented(file)), as_text(of_file));
     assert_eq!(sorted(documented(rules)), as_text(of_rule));
+    assert_eq!(sorted(documented(foreign)), as_text(of_foreign));
 
     // Writing every default changes nothing.
     let default_of = |key: &str| {

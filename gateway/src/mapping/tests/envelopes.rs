@@ -4,7 +4,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use proptest::prelude::*;
 
-use super::envelope::{EnvelopeError, Opened, Published, open, seal};
+use super::envelope::{EnvelopeError, HeaderSet, Opened, Published, open, seal};
 use super::topic;
 use crate::log::{HeaderValue, Headers, MAX_HEADER_VALUE_BYTES, Record, StoredRecord};
 use crate::mqtt::{ClientId, PacketId, QoS, TopicError};
@@ -30,7 +30,7 @@ fn sealed(name: &str, payload: &[u8]) -> Record {
         client_id: &ClientId::new("c").unwrap(),
         payload: &Bytes::copy_from_slice(payload),
     };
-    seal(&published, 1)
+    seal(&published, 1, HeaderSet::ALL)
 }
 
 fn with_headers(headers: &[(&'static str, HeaderValue)]) -> StoredRecord {
@@ -61,7 +61,7 @@ fn a_record_carries_the_documented_headers_and_the_payload_as_it_is() {
         client_id: &ClientId::new("dev-7").unwrap(),
         payload: &payload,
     };
-    let record = seal(&published, u128::MAX);
+    let record = seal(&published, u128::MAX, HeaderSet::ALL);
     assert_eq!(record.id, u128::MAX);
     assert_eq!(record.payload.as_ptr(), payload.as_ptr());
     let headers: Vec<_> = record
@@ -89,6 +89,7 @@ fn a_record_carries_the_documented_headers_and_the_payload_as_it_is() {
             ..published
         },
         1,
+        HeaderSet::ALL,
     );
     let keys: Vec<&str> = record.headers.iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["mqtt.client_id", "mqtt.qos", "mqtt.topic"]);
@@ -213,7 +214,7 @@ proptest! {
             client_id: &ClientId::new(&client_id).unwrap(),
             payload: &payload,
         };
-        let record = seal(&published, 3);
+        let record = seal(&published, 3, HeaderSet::ALL);
         prop_assert!(!record.payload.is_empty());
         let flag = |key: &str| record.headers.get(key) == Some(&HeaderValue::Bool(true));
         prop_assert_eq!((flag("mqtt.retain"), flag("mqtt.dup")), (retain, dup));

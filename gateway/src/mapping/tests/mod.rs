@@ -8,9 +8,13 @@ mod documents;
 mod doubts;
 mod edges;
 mod envelopes;
+mod explanations;
+mod foreign;
 mod invariants;
+mod many;
 mod model;
 mod reading;
+mod reports;
 
 /// The map that the documentation explains.
 const EXAMPLE: &str = r#"
@@ -29,6 +33,10 @@ stream        = 'sensors'
 topic         = 'sensor_data'
 partition_key = 'sensor_$1'
 "#;
+
+/// A topic of other producers.
+const FOREIGN: &str =
+    "[[foreign]]\nstream = 'shop'\ntopic = 'orders'\nmqtt_topic = 'iggy/$stream/$topic'\n";
 
 const DEFAULTS: &str = "default_stream = 's'\ndefault_topic = 't'\n";
 

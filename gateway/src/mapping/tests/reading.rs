@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::log::Durability;
+use crate::log::{Durability, Expiry, TopicSize};
 
 /// The keys of the problems of `text`, in order.
 fn keys(text: &str) -> Vec<String> {
@@ -159,8 +159,8 @@ fn settings_come_from_the_rule_then_the_file_then_the_defaults() {
         spec: TopicSpec {
             partitions: 1,
             durability: Durability::Persisted,
-            message_expiry: None,
-            max_topic_size: None,
+            message_expiry: Expiry::ServerDefault,
+            max_topic_size: TopicSize::ServerDefault,
         },
     };
     assert_eq!(
@@ -175,7 +175,7 @@ fn settings_come_from_the_rule_then_the_file_then_the_defaults() {
     let of_rule = TopicPlan {
         spec: TopicSpec {
             partitions: 3,
-            max_topic_size: Some(10 << 30),
+            max_topic_size: TopicSize::Bytes(10 << 30),
             ..built_in.spec.clone()
         },
         ..built_in
@@ -185,11 +185,21 @@ fn settings_come_from_the_rule_then_the_file_then_the_defaults() {
         spec: TopicSpec {
             partitions: 16,
             durability: Durability::Commit,
-            message_expiry: Some(Duration::from_secs(36 * 3600)),
-            max_topic_size: Some(1000),
+            message_expiry: Expiry::After(Duration::from_secs(36 * 3600)),
+            max_topic_size: TopicSize::Bytes(1000),
         },
     };
     assert_eq!(plans(&text), [of_rule, of_file]);
+    let boundless = plans(
+        "default_stream = 's'\ndefault_topic = 't'\nmessage_expiry = 'never'\nmax_topic_size = 'unlimited'\n",
+    );
+    assert_eq!(
+        (
+            boundless[0].spec.message_expiry,
+            boundless[0].spec.max_topic_size
+        ),
+        (Expiry::Never, TopicSize::Unlimited)
+    );
 }
 
 #[test]
