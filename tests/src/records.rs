@@ -229,6 +229,35 @@ impl Reader {
         .unwrap_or_else(|error| panic!("cannot produce to {stream}/{topic}: {error}"));
     }
 
+    /// Sends messages to one partition as any Iggy producer would, each a payload with user headers.
+    ///
+    /// # Panics
+    /// When the server does not take them.
+    pub fn produce_with_headers(
+        &self,
+        stream: &str,
+        topic: &str,
+        partition: u32,
+        messages: &[(&str, &[(&str, Header)])],
+    ) {
+        self.with(async |client| {
+            let mut messages = messages
+                .iter()
+                .map(|(payload, headers)| with_headers(payload, headers))
+                .collect::<Result<Vec<_>, _>>()?;
+            client
+                .send_messages(
+                    &name(stream)?,
+                    &name(topic)?,
+                    &Partitioning::partition_id(partition),
+                    &mut messages,
+                )
+                .await
+                .map(|_| ())
+        })
+        .unwrap_or_else(|error| panic!("cannot produce to {stream}/{topic}: {error}"));
+    }
+
     /// Makes a topic as the gateway would, and its stream if there is none.
     ///
     /// # Errors
@@ -342,6 +371,25 @@ fn record(partition: u32, message: &IggyMessage) -> Result<Record, IggyError> {
             .collect(),
         payload: message.payload.to_vec(),
     })
+}
+
+fn with_headers(payload: &str, headers: &[(&str, Header)]) -> Result<IggyMessage, IggyError> {
+    let headers = headers
+        .iter()
+        .map(|(key, value)| {
+            let value = match value {
+                Header::Text(text) | Header::Other(text) => HeaderValue::from_str(text)?,
+                Header::U8(number) => HeaderValue::from(*number),
+                Header::U16(number) => HeaderValue::from(*number),
+                Header::Bool(truth) => HeaderValue::from(*truth),
+            };
+            Ok((HeaderKey::from_str(key)?, value))
+        })
+        .collect::<Result<BTreeMap<_, _>, IggyError>>()?;
+    IggyMessage::builder()
+        .payload(payload.to_owned().into())
+        .user_headers(headers)
+        .build()
 }
 
 fn key_text(key: &HeaderKey) -> String {

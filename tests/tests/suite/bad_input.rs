@@ -105,6 +105,15 @@ fn a_value_out_of_range_is_named_with_file_and_key() {
 }
 
 #[test]
+fn a_header_that_does_not_exist_is_named_with_those_that_do() {
+    let names = vec!["client_id", "colour"];
+    let deployment = start_with_broken(|files| files.set(BROKEN, &["headers"], names));
+    deployment
+        .host
+        .wait_for_log(&["ERROR", BROKEN, "headers", "colour", "packet_id"]);
+}
+
+#[test]
 fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -78,7 +78,7 @@ fn start_with_missing(builder: Builder, map: &str, told: &[&str]) -> Deployment 
         (Kind::Sink, SECOND_SINK, "sink connector"),
     ] {
         deployment.host.wait_for_status(kind, key, "error");
-        let parts = [&["ERROR", who, "auto_create"], told].concat();
+        let parts = [&["ERROR", who], told].concat();
         deployment.host.wait_for_log(&parts);
     }
     deployment.wait_until_running();
@@ -109,7 +109,7 @@ fn b13_a_start_names_the_rule_and_the_stream_that_is_missing_and_makes_nothing()
          topic = 'machines'\n\
          auto_create = false\n"
     );
-    let told = ["rule 2", &format!("{missing}/machines")];
+    let told = ["rule 2", "auto_create", &format!("{missing}/machines")];
     let deployment = start_with_missing(Deployment::builder(), &map, &told);
     assert!(!deployment.reader().has_stream(&missing));
 }
@@ -127,7 +127,27 @@ fn b13_a_start_names_the_fallback_when_only_its_topic_is_missing() {
          topic = 'there'\n"
     );
     let builder = Deployment::builder().existing(Target::new(&stream, "there", 1));
-    let told = ["the fallback", &format!("{stream}/missing")];
+    let told = ["the fallback", "auto_create", &format!("{stream}/missing")];
+    let deployment = start_with_missing(builder, &map, &told);
+    assert!(deployment.reader().topic(&stream, "missing").is_none());
+}
+
+#[test]
+fn b13_a_start_names_a_topic_of_other_producers_that_is_missing_and_does_not_make_it() {
+    let stream = unique_name();
+    let map = format!(
+        "on_unmatched = 'refuse'\n\
+         [[rule]]\n\
+         mqtt_topic = 'a/.*'\n\
+         stream = '{stream}'\n\
+         topic = 'there'\n\
+         [[foreign]]\n\
+         stream = '{stream}'\n\
+         topic = 'missing'\n\
+         mqtt_topic = 'iggy/$stream/$topic'\n"
+    );
+    let builder = Deployment::builder().existing(Target::new(&stream, "there", 1));
+    let told = ["foreign 1", &format!("{stream}/missing")];
     let deployment = start_with_missing(builder, &map, &told);
     assert!(deployment.reader().topic(&stream, "missing").is_none());
 }
