@@ -1,0 +1,123 @@
+//! The command line: what can be asked of the program, as the operator writes it.
+//!
+//! What always holds: what is wrong with the arguments alone is found here, before anything is done.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, ColorChoice, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::file::Kind;
+
+/// Exit code: problems were found, or a topic is refused.
+pub(crate) const PROBLEMS: u8 = 1;
+/// Exit code: the arguments, or a file, could not be used. The same as clap's.
+pub(crate) const UNUSABLE: u8 = 2;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 fine; 1 problems were found, or a topic is refused; 2 the arguments or a file cannot be used.";
+
+/// Checks the files of the MQTT gateway and explains what its topic map does, by the code of the running gateway.
+#[derive(Debug, Parser)]
+#[command(name = "mqtt-gateway", version, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    /// When to use colours; by default on a terminal, unless NO_COLOR is set.
+    #[arg(long, global = true, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    pub(crate) color: ColorChoice,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Check files and report everything that is wrong with them at once.
+    ///
+    /// Topic maps, gateway files and connectors' files are told apart by what is in them. A gateway file or a connector's
+    /// file is checked together with the files that it names.
+    Check(CheckArgs),
+    /// Explain where the messages of a topic are stored and why, or what a subscriber of it reads.
+    Explain(ExplainArgs),
+    /// Print the completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// The form of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For programs: one JSON object.
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The files.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// What all the files are, instead of telling by what is in them.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Option<Kind>,
+    /// Let warnings count as problems, for the exit code.
+    #[arg(long)]
+    pub(crate) deny_warnings: bool,
+    /// Take the environment variables MQTT_GATEWAY_… into account, as the gateway does when it starts.
+    #[arg(long)]
+    pub(crate) env: bool,
+    /// The form of the result.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: Format,
+}
+
+impl CheckArgs {
+    /// The variables that count.
+    pub(crate) fn environment(&self) -> Option<Vec<(OsString, OsString)>> {
+        self.env.then(|| std::env::vars_os().collect())
+    }
+}
+
+/// The most partitions that a topic can have in Iggy 0.9.
+const MAX_PARTITIONS: i64 = 1000;
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("topics").required(true).args(["topic", "file"]))]
+pub(crate) struct ExplainArgs {
+    /// The MQTT topic; with --subscribe, the topic filter.
+    #[arg(value_name = "TOPIC")]
+    pub(crate) topic: Option<String>,
+    /// Explain the topics in this file, one a line; `-` is standard input. Blank lines and lines that begin with # do not
+    /// count.
+    #[arg(long, value_name = "TOPICS", conflicts_with = "subscribe")]
+    pub(crate) file: Option<PathBuf>,
+    /// The topic map [default: topic-map.toml in the working directory].
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub(crate) map: Option<PathBuf>,
+    /// The gateway file, or a connector's file, that names the topic map and says which headers are written.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Explain what a subscriber reads, instead of where a publisher's messages are stored.
+    #[arg(long)]
+    pub(crate) subscribe: bool,
+    /// How many partitions the Iggy topic has [default: as many as it gets when the gateway makes it].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_PARTITIONS))]
+    pub(crate) partitions: Option<u32>,
+    /// The form of the result.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_of_the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

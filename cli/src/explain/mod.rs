@@ -1,0 +1,202 @@
+//! `explain`: what the topic map does with a topic, and why.
+//!
+//! What always holds: every answer comes from the compiled map that the running gateway would use ([`TopicMap`]); here it is
+//! put into words.
+
+mod balance;
+mod batch;
+mod lines;
+mod place;
+mod print;
+mod report;
+mod rows;
+mod subscribe;
+mod summary;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use mqtt_gateway::config::Limits;
+use mqtt_gateway::mapping::TopicMap;
+use mqtt_gateway::mapping::envelope::HeaderSet;
+use mqtt_gateway::wire::Violation;
+use toml::de::DeTable;
+
+use crate::args::{ExplainArgs, Format};
+use crate::file::{self, Kind, Unusable, shown};
+use crate::output::Output;
+use crate::{Failure, Verdict, check, settings};
+
+/// The map that is used when none is named.
+const DEFAULT_MAP: &str = "topic-map.toml";
+
+/// Why nothing can be explained.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExplainError {
+    /// No map is named, and there is none where one is looked for.
+    #[error(
+        "there is no {DEFAULT_MAP} in the working directory; name the topic map with --map FILE, or the gateway file with --config FILE"
+    )]
+    NoMap,
+    /// A file that is named cannot be used.
+    #[error("{} {reason}", shown(file))]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        reason: Unusable,
+    },
+    /// The wrong option.
+    #[error("{} is a {found}; name it with {option}", shown(file))]
+    OtherKind {
+        /// The file.
+        file: PathBuf,
+        /// What it is.
+        found: Kind,
+        /// The option for it.
+        option: &'static str,
+    },
+    /// The map does not compile, or the configuration cannot be used.
+    #[error("the gateway would not start with {}:\n\n{}", shown(file), problems.trim_end())]
+    Problems {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        problems: String,
+    },
+    /// The list of topics cannot be read.
+    #[error(
+        "cannot read the topics in {}: {error}; check the path and the permissions",
+        shown(file)
+    )]
+    Topics {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+/// A compiled map and what belongs to it.
+pub(crate) struct Loaded {
+    /// The map.
+    pub(crate) map: TopicMap,
+    /// Its file's name, as it is shown.
+    pub(crate) file: String,
+    /// The headers that the gateway writes.
+    pub(crate) headers: HeaderSet,
+    /// The gateway's limits; `None` if only the map is known.
+    pub(crate) limits: Option<Limits>,
+}
+
+impl Loaded {
+    /// Why the gateway disconnects a client that names such a topic or filter, although MQTT allows it.
+    pub(crate) fn over_a_limit(&self, topic: &str) -> Option<Violation> {
+        let limits = self.limits.as_ref()?;
+        let (length, max) = (topic.len(), limits.max_topic_length);
+        if length > max {
+            return Some(Violation::TopicTooLong { length, max });
+        }
+        let (levels, max) = (topic.split('/').count(), limits.max_topic_levels);
+        (levels > max).then_some(Violation::TooManyLevels { levels, max })
+    }
+}
+
+/// Explains.
+pub(crate) fn run(arguments: &ExplainArgs, output: &mut Output) -> Result<Verdict, Failure> {
+    let loaded = load(arguments)?;
+    let json = arguments.format == Format::Json;
+    let refused = if let Some(topics) = &arguments.file {
+        let lines = lines::Lines::open(topics).map_err(|error| ExplainError::Topics {
+            file: topics.clone(),
+            error,
+        })?;
+        batch::run(&loaded, topics, lines, arguments.partitions, json, output)?
+    } else {
+        // Without a file there is a topic; the definition of the arguments sees to it.
+        let topic = arguments.topic.as_deref().unwrap_or_default();
+        if arguments.subscribe {
+            let report = subscribe::subscription(&loaded, topic, arguments.partitions);
+            match json {
+                true => output.json(&report)?,
+                false => subscribe::print(&report, output)?,
+            }
+            report.is_refused()
+        } else {
+            let report = report::topic(&loaded, topic, arguments.partitions);
+            match json {
+                true => output.json(&report)?,
+                false => print::print(&report, output)?,
+            }
+            report.is_refused()
+        }
+    };
+    Ok(if refused {
+        Verdict::Problems
+    } else {
+        Verdict::Fine
+    })
+}
+
+fn load(arguments: &ExplainArgs) -> Result<Loaded, ExplainError> {
+    let Some(config) = &arguments.config else {
+        let path = arguments.map.as_deref().unwrap_or(Path::new(DEFAULT_MAP));
+        if arguments.map.is_none() && !path.exists() {
+            return Err(ExplainError::NoMap);
+        }
+        return map(path, HeaderSet::default(), None);
+    };
+    let text = read(config)?;
+    let kind = match Kind::of(DeTable::parse_recoverable(&text).0.get_ref()) {
+        Some(found @ Kind::Map) => {
+            return Err(ExplainError::OtherKind {
+                file: config.clone(),
+                found,
+                option: "--map",
+            });
+        }
+        Some(Kind::Connector) => Kind::Connector,
+        // A gateway file may leave everything at its default.
+        Some(Kind::Gateway) | None => Kind::Gateway,
+    };
+    match settings::load(config, kind, &text, &None).config {
+        Ok(config) => map(&config.topic_map, config.headers, Some(config.limits)),
+        Err(_) => Err(problems(config, kind)),
+    }
+}
+
+fn map(path: &Path, headers: HeaderSet, limits: Option<Limits>) -> Result<Loaded, ExplainError> {
+    let text = read(path)?;
+    let recognised = Kind::of(DeTable::parse_recoverable(&text).0.get_ref());
+    if let Some(found @ (Kind::Gateway | Kind::Connector)) = recognised {
+        return Err(ExplainError::OtherKind {
+            file: path.to_owned(),
+            found,
+            option: "--config",
+        });
+    }
+    let file = shown(path);
+    match TopicMap::compile(&file, &text) {
+        Ok(map) => Ok(Loaded {
+            map,
+            file,
+            headers,
+            limits,
+        }),
+        Err(_) => Err(problems(path, Kind::Map)),
+    }
+}
+
+fn read(path: &Path) -> Result<String, ExplainError> {
+    file::read(path).map_err(|reason| ExplainError::File {
+        file: path.to_owned(),
+        reason,
+    })
+}
+
+fn problems(path: &Path, kind: Kind) -> ExplainError {
+    ExplainError::Problems {
+        file: path.to_owned(),
+        problems: check::problems_in(path, kind),
+    }
+}

@@ -1,0 +1,201 @@
+//! `check` of gateway files and connectors' files, which name other files.
+
+use crate::program::{Folder, SEED_MAP};
+
+/// A connector's file as the runtime reads it.
+fn connector(plugin_config: &str) -> String {
+    format!("type = \"source\"\nkey = \"mqtt\"\nname = \"x\"\n[plugin_config]\n{plugin_config}\n")
+}
+
+#[test]
+fn a_gateway_file_is_checked_with_the_map_that_it_names() {
+    let folder = Folder::new()
+        .file(
+            "etc/gateway.toml",
+            "topic_map = 'maps/map.toml'\niggy_password = 'pw'\n",
+        )
+        .file("etc/maps/map.toml", SEED_MAP.replace("$2", "$7"));
+    folder.run(["check", "etc/gateway.toml"]).exits(1).prints([
+        "room_$7",
+        "etc/gateway.toml: gateway file: ok",
+        "etc/maps/map.toml: topic map: 1 error",
+        "1 error, 0 warnings in 2 files",
+    ]);
+}
+
+#[test]
+fn problems_of_the_gateway_file_do_not_keep_the_map_from_being_checked() {
+    let folder = Folder::with_map(&SEED_MAP.replace("$2", "$7")).file(
+        "gateway.toml",
+        "listen = '127.0.0.1'\niggy_password = 'pw'\n",
+    );
+    folder.run(["check", "gateway.toml"]).exits(1).prints([
+        "gateway.toml:1:10: listen: \"127.0.0.1\" is not IP:port",
+        "room_$7",
+        "2 errors, 0 warnings in 2 files",
+    ]);
+}
+
+#[test]
+fn a_map_that_is_not_there_is_a_problem_of_the_file_that_names_it() {
+    let folder = Folder::new()
+        .file(
+            "gateway.toml",
+            "iggy_password = 'pw'\ntopic_map = 'no.toml'\n",
+        )
+        .file("default.toml", "node = 'n'\niggy_password = 'pw'\n");
+    folder.run(["check", "gateway.toml"]).exits(1).prints([
+        "gateway.toml:2:13: topic_map: the topic map no.toml cannot be read: No such file",
+    ]);
+    folder
+        .run(["check", "default.toml"])
+        .exits(1)
+        .prints(["default.toml: topic_map: the topic map topic-map.toml cannot be read"]);
+}
+
+#[test]
+fn a_gateway_file_is_not_its_own_topic_map() {
+    let text = "iggy_password = 'pw'\ntopic_map = './gateway.toml'\n";
+    let folder = Folder::new().file("gateway.toml", text);
+    folder.run(["check", "gateway.toml"]).exits(1).prints([
+        "gateway.toml:2:13: topic_map: gateway.toml is a gateway file and no topic map",
+        "1 error, 0 warnings in 1 file\n",
+    ]);
+}
+
+#[test]
+fn a_password_that_comes_from_elsewhere_is_a_note_and_no_problem() {
+    let folder = Folder::with_map(SEED_MAP)
+        .file("gateway.toml", "node = 'n'\n")
+        .file(
+            "secret.toml",
+            "iggy_password_file = '/run/secrets/no-such-secret'\n",
+        )
+        .file("empty-secret", "\n")
+        .file("empty.toml", "iggy_password_file = 'empty-secret'\n");
+    folder.run(["check", "gateway.toml"]).exits(0).prints([
+        "note: gateway.toml: iggy_password: no password for Iggy",
+        "2 warnings in 2 files",
+    ]);
+    folder
+        .run(["check", "secret.toml"])
+        .exits(0)
+        .prints(["note: secret.toml:1:22: iggy_password_file: cannot take the password"]);
+    // The file is there, so what is wrong with it is known.
+    folder
+        .run(["check", "empty.toml"])
+        .exits(1)
+        .prints(["it is empty"]);
+    let json = folder
+        .run(["check", "--format", "json", "gateway.toml"])
+        .exits(0)
+        .json();
+    assert_eq!(json["files"][0]["problems"][0]["level"], "note");
+    assert_eq!(json["errors"], 0);
+}
+
+#[test]
+fn the_environment_counts_only_when_it_is_asked_for() {
+    let folder = || {
+        Folder::with_map(SEED_MAP)
+            .file("gateway.toml", "node = 'n'\n")
+            .file("other.toml", "node = '?'\n")
+    };
+    let broken = folder()
+        .variable("MQTT_GATEWAY_LISTEN", "nowhere")
+        .variable("MQTT_GATEWAY_CONFIG", "other.toml")
+        .variable("MQTT_GATEWAY_IGGY_PASSWORD", "pw");
+    broken.run(["check", "gateway.toml"]).exits(0);
+    broken
+        .run(["check", "--env", "gateway.toml"])
+        .exits(1)
+        .prints([
+            "gateway.toml: MQTT_GATEWAY_LISTEN: \"nowhere\" is not IP:port",
+            "1 error, 2 warnings",
+        ]);
+    // As at a start, a password is needed then.
+    let without = folder();
+    let ran = without.run(["check", "--env", "gateway.toml"]).exits(1);
+    ran.prints(["error: gateway.toml: iggy_password: no password for Iggy"]);
+    let with = folder().variable("MQTT_GATEWAY_IGGY_PASSWORD", "pw");
+    with.run(["check", "--env", "gateway.toml"]).exits(0);
+}
+
+#[test]
+fn a_connectors_file_is_checked_with_the_files_that_it_names() {
+    let folder = Folder::new()
+        .file(
+            "source.toml",
+            connector("config = 'etc/gateway.toml'\nlisten = 'x'"),
+        )
+        .file("sink.toml", connector("config = 'etc/gateway.toml'"))
+        .file("etc/gateway.toml", "nod = 'n'\n")
+        .file("etc/topic-map.toml", SEED_MAP.replace("$2", "$7"));
+    folder
+        .run(["check", "source.toml", "sink.toml", "etc/gateway.toml"])
+        .exits(1)
+        .prints([
+            "source.toml:6:10: plugin_config.listen: \"x\" is not IP:port",
+            "etc/gateway.toml:1:1: nod: unknown key; did you mean `node`?",
+            "room_$7",
+            "source.toml: connector's file: 1 error",
+            "sink.toml: connector's file: ok",
+            "etc/gateway.toml: gateway file: 1 error\n",
+            "etc/topic-map.toml: topic map: 1 error\n",
+            "3 errors, 0 warnings in 4 files",
+        ]);
+}
+
+#[test]
+fn a_connectors_file_may_hold_the_whole_configuration() {
+    let folder = Folder::with_map(SEED_MAP)
+        .file("good.toml", connector("limits = { max_connections = 5 }"))
+        .file("bad.toml", connector("limits = { max_connections = 0 }"))
+        .file("secret.toml", connector("iggy_password = 'hush'"))
+        .file("none.toml", "plugin_config = 3\n")
+        .file("gone.toml", connector("config = 'gone'"));
+    folder.run(["check", "good.toml"]).exits(0).prints([
+        "note: good.toml: iggy_password: no password",
+        "topic-map.toml: topic map: 2 warnings",
+    ]);
+    folder
+        .run(["check", "bad.toml"])
+        .exits(1)
+        .prints(["bad.toml:5:30: plugin_config.limits.max_connections: 0 is out of range"]);
+    let ran = folder.run(["check", "secret.toml"]).exits(1);
+    let ran = ran.prints(["secret.toml:5:17: plugin_config.iggy_password: no password may stand"]);
+    assert!(!ran.stdout.contains("hush"));
+    folder
+        .run(["check", "none.toml"])
+        .exits(1)
+        .prints(["a table is needed"]);
+    folder
+        .run(["check", "gone.toml"])
+        .exits(1)
+        .prints(["gone.toml:5:10: plugin_config.config: cannot read the gateway file gone"]);
+}
+
+#[test]
+fn the_files_that_the_project_ships_have_no_errors() {
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../runtime-config");
+    let folder = Folder::new();
+    for name in [
+        "connectors/mqtt_source.toml",
+        "connectors/mqtt_sink.toml",
+        "gateway.toml",
+        "topic-map.toml",
+    ] {
+        let path = folder.path().join("runtime-config").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::copy(format!("{shipped}/{name}"), path).unwrap();
+    }
+    let connectors = [
+        "check",
+        "runtime-config/connectors/mqtt_source.toml",
+        "runtime-config/connectors/mqtt_sink.toml",
+    ];
+    folder
+        .run(connectors)
+        .exits(0)
+        .prints(["0 errors", "in 4 files"]);
+}
