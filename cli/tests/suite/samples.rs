@@ -1,6 +1,7 @@
 //! `explain --file`: a table for many topics, and what they have in common.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -155,6 +156,16 @@ fn more_names_than_the_bounds_allow_are_told() {
 }
 
 #[test]
+fn a_new_topic_in_a_stream_that_the_map_names_is_no_new_stream() {
+    let map = "max_streams = 1\ndefault_stream = 's'\ndefault_topic = 't'\n[[rule]]\nmqtt_topic = 'a/(.+)'\nstream = 's'\ntopic = '$1'\n[[rule]]\nmqtt_topic = 'b/(.+)'\nstream = '$1'\ntopic = 't'\n";
+    let folder = Folder::with_map(map);
+    let names =
+        json_of(&folder, "a/1\na/2\nb/1\nfoo\n", &[])["summary"]["names_from_topics"].take();
+    let expected = json!({"streams": 1, "max_streams": 1, "topics": 3, "max_topics": 1000});
+    assert_eq!(names, expected);
+}
+
+#[test]
 fn long_lists_in_the_summary_are_cut_and_say_so() {
     let mut map = SEED_MAP.to_owned();
     for number in 0..100 {
@@ -201,17 +212,13 @@ fn the_first_rows_come_before_the_input_ends() {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-    // A writer that never ends its input until the reader has seen rows.
     let (seen, until_seen) = std::sync::mpsc::channel::<()>();
     let writing = std::thread::spawn(move || {
-        while until_seen.try_recv().is_err() {
-            if stdin
-                .write_all(b"sensors/1/data\n".repeat(1_000).as_slice())
-                .is_err()
-            {
-                return;
-            }
-        }
+        stdin
+            .write_all("sensors/1/data\n".repeat(5_000).as_bytes())
+            .unwrap();
+        // The input ends when this returns.
+        until_seen.recv_timeout(Duration::from_secs(30)).is_ok()
     });
     assert!(stdout.next().unwrap().unwrap().starts_with("MQTT TOPIC"));
     assert!(
@@ -221,13 +228,16 @@ fn the_first_rows_come_before_the_input_ends() {
             .unwrap()
             .starts_with("sensors/1/data")
     );
-    seen.send(()).unwrap();
+    let _ = seen.send(());
     let rest = stdout
         .map(Result::unwrap)
         .filter(|line| line.ends_with("not stored"))
         .count();
     assert_eq!(rest, 1);
-    writing.join().unwrap();
+    assert!(
+        writing.join().unwrap(),
+        "rows came only when the input had ended"
+    );
     assert!(child.wait().unwrap().success());
 }
 

@@ -130,6 +130,36 @@ fn topics_of_other_producers_are_read_where_those_write() {
 }
 
 #[test]
+fn a_partition_that_the_topic_of_other_producers_names_is_the_one_that_is_read() {
+    let map = SEED_MAP.to_owned()
+        + "[[foreign]]\nstream = 'erp'\ntopic = 'orders'\nmqtt_topic = 'iggy/$partition'\n";
+    let folder = Folder::with_map(&map);
+    let ask = |more: &[&str]| {
+        let arguments = [
+            &["explain", "--subscribe", "iggy/5", "--format", "json"],
+            more,
+        ]
+        .concat();
+        let json = folder.run(arguments).exits(0).json();
+        let mut reads = json["reads"].as_array().unwrap().clone();
+        reads.retain(|read| read["rule"]["kind"] == "foreign");
+        reads
+    };
+    let [read] = ask(&[]).try_into().unwrap();
+    assert_eq!(
+        (&read["read"], &read["partitions"]),
+        (&json!([5]), &json!(null))
+    );
+    let [read] = ask(&["--partitions", "7"]).try_into().unwrap();
+    assert_eq!(
+        (&read["read"], &read["partitions"]),
+        (&json!([5]), &json!(7))
+    );
+    let [read] = ask(&["--partitions", "3"]).try_into().unwrap();
+    assert_eq!(read["read"], json!([]));
+}
+
+#[test]
 fn a_list_of_topics_is_not_for_subscribers() {
     let folder = Folder::with_map(SEED_MAP);
     let both = ["explain", "--subscribe", "--file", "-"];
