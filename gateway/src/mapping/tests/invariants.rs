@@ -99,8 +99,7 @@ fn tree() -> impl Strategy<Value = Tree> {
 }
 
 proptest! {
-    // Compiling maps takes most of the time.
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn m1_every_topic_has_the_one_outcome_that_the_model_gives_it(model in model::map(), names in proptest::collection::vec(model::name(), 1..8)) {
@@ -153,10 +152,22 @@ proptest! {
     }
 
     #[test]
-    fn m4_a_subscription_to_a_topic_resolves_as_a_publish_to_it(model in model::map(), name in model::name()) {
+    fn m4_where_a_publish_is_stored_is_among_what_a_subscription_to_its_topic_reads(model in model::map(), name in model::name(), partitions in 1..50_u32, turn in any::<prop::sample::Index>()) {
         let map = compile(&model.to_toml());
         let subscribed = TopicFilter::new(name.clone()).unwrap().concrete().unwrap();
-        prop_assert_eq!(map.resolve(&subscribed), map.resolve(&topic(&name)));
+        let stored = map.resolve(&topic(&name));
+        let reads = map.reads(&subscribed);
+        match stored {
+            Ok(stored) => {
+                let partition = match &stored.key {
+                    Some(key) => key.partition(partitions),
+                    None => turn.index(partitions as usize) as u32,
+                };
+                let reads = reads.unwrap();
+                prop_assert!(reads.iter().any(|read| read.target == stored.target && read.partitions.of(partitions).contains(&partition)));
+            }
+            Err(refusal) => prop_assert_eq!(reads, Err(refusal)),
+        }
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn a_pattern_that_ruins_backtracking_engines_costs_no_more_than_reading_the_topi
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn m1_one_automaton_decides_as_the_rules_one_by_one(model in super::model::map(), names in proptest::collection::vec(super::model::name(), 1..8)) {
