@@ -78,7 +78,9 @@ fn a_thousand_topics_of_a_thousand_devices(bencher: Bencher, rules: usize) {
     let topics: Vec<TopicName> = (0..1000)
         .map(|device| {
             let site = device % rules;
-            topic(&format!("plant/site-{site}/press-{device}/{device}/temperature"))
+            topic(&format!(
+                "plant/site-{site}/press-{device}/{device}/temperature"
+            ))
         })
         .collect();
     bencher.bench(|| {

@@ -11,20 +11,54 @@ fn block(language: &str) -> &'static str {
     after.split_once("```").unwrap().0
 }
 
-/// The cells of all table rows with `count` columns, without backticks.
-fn rows(count: usize) -> Vec<Vec<String>> {
+/// The cells of the rows below the table row that begins with `head`, without backticks.
+fn rows(head: &str) -> Vec<Vec<String>> {
     let cells = |line: &str| -> Vec<String> {
         let inner = line.trim_matches('|').split(" | ");
-        inner.map(|cell| cell.trim().replace('`', "")).collect()
+        let plain = |cell: &str| cell.trim().replace('`', "").replace(r"\|", "|");
+        inner.map(plain).collect()
     };
-    let tables = GUIDE.lines().filter(|line| line.starts_with('|'));
-    tables.map(cells).filter(|row| row.len() == count).collect()
+    let from_head = GUIDE.lines().skip_while(|line| !line.starts_with(head));
+    let table = from_head.take_while(|line| line.starts_with('|'));
+    table.skip(2).map(cells).collect()
+}
+
+#[test]
+fn each_pattern_of_the_guide_takes_what_it_should_and_not_what_it_should_not() {
+    let rows = rows("| to take |");
+    assert_eq!(rows.len(), 10);
+    for row in rows {
+        assert!(takes(&row[1], &row[2]), "{row:?}");
+        assert!(!takes(&row[1], &row[3]), "{row:?}");
+    }
+}
+
+#[test]
+fn the_recipes_of_the_guide_compile_and_do_what_they_say() {
+    let recipes: Vec<&str> = GUIDE
+        .split("```text\n")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("```"))
+        .map(|(recipe, _)| recipe)
+        .collect();
+    let map = |recipe: &str| compile(&format!("{DEFAULTS}[[rule]]\n{recipe}"));
+    assert_eq!(
+        resolved(&map(recipes[0]), "dev/7/hum"),
+        "rule 1: devices/hum/7"
+    );
+    assert_eq!(
+        resolved(&map(recipes[1]), "customer/acme-2/a/b"),
+        "rule 1: customer_acme-2/events/customer/acme-2/a/b"
+    );
+    let foreign = compile(&format!("{DEFAULTS}{}", recipes[2]));
+    assert_eq!(foreign.reads(&topic("iggy/shop/orders")).unwrap().len(), 2);
+    assert_eq!(recipes.len(), 3);
 }
 
 #[test]
 fn the_map_of_the_guide_and_the_sample_resolve_as_the_guide_says() {
     assert_eq!(block("toml").trim(), EXAMPLE.trim());
-    let rows: Vec<_> = rows(4).into_iter().skip(1).collect();
+    let rows = rows("| published to |");
     assert_eq!(rows.len(), 4);
     for map in [compile(EXAMPLE), compile(SAMPLE)] {
         for row in &rows {
@@ -47,7 +81,8 @@ fn the_report_of_the_guide_is_what_is_printed() {
         .replace("building_$1", "building_$3")
         .replace("(\\d+)", "(\\d+)?");
     let report = TopicMap::compile("topic-map.toml", &text).unwrap_err();
-    assert_eq!(format!("{report}\n"), block("text"));
+    let shown = render::problems(&report, false);
+    assert_eq!(format!("{shown}\n"), block("console"), "{shown}");
 }
 
 #[test]
