@@ -25,6 +25,16 @@ pub enum TargetError {
         /// The missing topic.
         target: Target,
     },
+    /// It is a topic of other producers, and not there.
+    #[error(
+        "{rule}: {target} does not exist in Iggy, and topics of other producers are theirs to create; create it, or remove the [[foreign]] table"
+    )]
+    ForeignMissing {
+        /// The `[[foreign]]` table.
+        rule: RuleId,
+        /// The missing topic.
+        target: Target,
+    },
     /// The map's bound on streams that come from captures is reached.
     #[error(
         "{rule}: {target} would be one stream more than max_streams = {bound} allows; raise it, or narrow the rule"
@@ -135,9 +145,10 @@ impl Targets {
                 info
             }
             None => {
-                return Err(TargetError::Missing {
-                    rule,
-                    target: target.clone(),
+                let target = target.clone();
+                return Err(match rule {
+                    RuleId::Foreign(_) => TargetError::ForeignMissing { rule, target },
+                    RuleId::Rule(_) | RuleId::Fallback => TargetError::Missing { rule, target },
                 });
             }
         };

@@ -98,17 +98,26 @@ impl Delivery {
     ) -> Result<(), LogError> {
         loop {
             let existing = self.readers.lock().get(triple).cloned();
+            let position = existing
+                .as_ref()
+                .map(|shared| shared.routes.lock().position());
+            // A new reader starts at the end: only what is stored from now on is promised. One that is there already
+            // may stand beyond the end, if the topic was made anew since it last looked, and would miss what comes.
+            let end = self.log.end(triple).await?;
             if let Some(shared) = existing {
                 let mut routes = shared.routes.lock();
                 if !routes.is_stopped() {
+                    let position = position.filter(|position| *position == routes.position());
+                    if position.is_some_and(|position| position > end) {
+                        routes.regress(end, &shared.context);
+                        shared.context.counters.log_regressions.increment();
+                    }
                     routes.subscribe(outbox, topic, qos);
                     return Ok(());
                 }
                 drop(routes);
                 self.forget(&shared);
             }
-            // A new reader starts at the end: only what is stored from now on is promised.
-            let end = self.log.end(triple).await?;
             let mut readers = self.readers.lock();
             if let Entry::Vacant(place) = readers.entry(triple.clone()) {
                 let wake = self.appends.listen(triple);

@@ -52,12 +52,16 @@ impl Reader {
         let mut idle = self.limits.poll_interval_min;
         let mut size = PollSize::new(self.limits.max_poll_messages);
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+        let mut is_gone = false;
         while !self.stop.is_cancelled() && !self.shared.routes.lock().stop_if_empty() {
             let step = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
-                step = self.step(&mut size) => step,
+                step = self.step(&mut size, &mut is_gone, &mut committed) => step,
             };
+            if let Err(LogError::NoSuchTarget(_)) = step {
+                is_gone = true;
+            }
             let pause = match step {
                 Ok(Step::More) => {
                     backoff.reset();
@@ -107,9 +111,22 @@ impl Reader {
     }
 
     /// One poll for all, and one for a subscriber that lags.
-    async fn step(&self, size: &mut PollSize) -> Result<Step, LogError> {
+    async fn step(
+        &self,
+        size: &mut PollSize,
+        is_gone: &mut bool,
+        committed: &mut Option<u64>,
+    ) -> Result<Step, LogError> {
         let shared = &*self.shared;
         let counters = &shared.context.counters;
+        if *is_gone {
+            self.log.end(&shared.triple).await?;
+            // The topic was deleted and is there again: another log, which begins at 0, and was never committed to.
+            shared.routes.lock().regress(0, &shared.context);
+            counters.log_regressions.increment();
+            tracing::warn!(triple = %shared.triple, "the topic was deleted and made anew; reading begins at its first record");
+            (*is_gone, *committed) = (false, None);
+        }
         let position = shared.routes.lock().position();
         let polled = self.poll(position, size).await?;
         let mut step = Step::Idle;

@@ -210,7 +210,11 @@ impl Lane {
                 }
             }
             Err(error) if error.is_transient() => Ok(()),
-            Err(error) => Err(LogError::NoSuchTarget(error.to_string())),
+            Err(error) => {
+                // When it is there again, it may have another number of partitions.
+                ingest.forget(&self.triple.target);
+                Err(LogError::NoSuchTarget(error.to_string()))
+            }
         }
     }
 }

@@ -267,6 +267,14 @@ impl Ingest {
         }
     }
 
+    /// The topic is gone: its lanes end with what they have, and who publishes to it next asks Iggy again.
+    fn forget(&self, target: &Target) {
+        let mut all = self.lanes.lock();
+        if matches!(all.get(target), Some(Lanes::Known { .. })) {
+            all.remove(target);
+        }
+    }
+
     /// Lets what is queued finish, at most for `grace`; what is not finished then has failed.
     pub async fn close(&self, grace: Duration) {
         self.room.close();

@@ -86,6 +86,31 @@ impl Subscriptions {
         let reads = self.context.map.map().reads(&topic)?;
         // As long as clients may connect, they may also wait for Iggy here; then they are told.
         let deadline = Instant::now() + self.context.config.iggy.grace;
+        match self
+            .add_to(&delivery, filter, &topic, qos, &reads, deadline)
+            .await
+        {
+            // What was known of the topic is no longer so: it was deleted, or made anew with fewer partitions.
+            Err(NotGranted::Log(LogError::NoSuchTarget(_))) => {
+                for read in &reads {
+                    self.context.targets.forget(&read.target);
+                }
+                self.add_to(&delivery, filter, &topic, qos, &reads, deadline)
+                    .await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn add_to(
+        &mut self,
+        delivery: &Arc<Delivery>,
+        filter: &TopicFilter,
+        topic: &TopicName,
+        qos: QoS,
+        reads: &[Read],
+        deadline: Instant,
+    ) -> Result<(), NotGranted> {
         let mut triples = Vec::new();
         for read in reads {
             for triple in self.partitions(read, deadline).await? {
@@ -110,15 +135,12 @@ impl Subscriptions {
                 .into_iter()
                 .filter(|triple| !triples.contains(triple))
                 .collect();
-            delivery.unsubscribe(self.outbox.id(), &topic, &gone);
+            delivery.unsubscribe(self.outbox.id(), topic, &gone);
         }
         self.delivery = Some(delivery.clone());
         let mut backoff = retry_pauses();
         loop {
-            match delivery
-                .subscribe(&self.outbox, &topic, qos, &triples)
-                .await
-            {
+            match delivery.subscribe(&self.outbox, topic, qos, &triples).await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_transient() && Instant::now() < deadline => {
                     sleep(backoff.next_pause()).await;
@@ -148,7 +170,7 @@ impl Subscriptions {
             .map_err(|_| NotGranted::NoDelivery)
     }
 
-    async fn partitions(&self, read: Read, deadline: Instant) -> Result<Vec<Triple>, NotGranted> {
+    async fn partitions(&self, read: &Read, deadline: Instant) -> Result<Vec<Triple>, NotGranted> {
         let Read {
             rule,
             target,
@@ -157,7 +179,7 @@ impl Subscriptions {
         } = read;
         let mut backoff = retry_pauses();
         let info = loop {
-            match self.context.targets.ensure(rule, &target, &plan).await {
+            match self.context.targets.ensure(*rule, target, plan).await {
                 Err(error) if error.is_transient() && Instant::now() < deadline => {
                     sleep(backoff.next_pause()).await;
                 }

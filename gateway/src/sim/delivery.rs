@@ -320,6 +320,50 @@ async fn a_log_that_became_shorter_is_read_on_at_its_new_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d5_a_topic_that_was_deleted_and_made_anew_is_read_from_its_first_record() {
+    let sim = Sim::new().await;
+    let mut subscriber = sim.connect("s").await;
+    subscriber.subscribe("d/1/x", 1).await;
+    let mut publisher = sim.connect("p").await;
+    publisher.publish("d/1/x", "old", Some(1)).await;
+    assert_eq!(subscriber.take().await.text(), "old");
+    let polls_failed = sim.count("polls_failed");
+    sim.log.delete_topic(&device("1").target);
+    sim.until("noticed", |sim| sim.count("polls_failed") > polls_failed)
+        .await;
+    sim.log.add_topic(&device("1").target, 4, None);
+    // As many records as the old topic had, and more, before the reader looks again.
+    for id in 2..=5 {
+        publisher.publish("d/1/x", &id.to_string(), Some(id)).await;
+    }
+    for id in 2..=5 {
+        assert_eq!(subscriber.take().await.text(), id.to_string());
+    }
+    sim.until("committed", |sim| {
+        sim.log.commits(&device("1"), CONSUMER).last() == Some(&3)
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn d5_a_subscriber_that_joins_a_reader_of_a_topic_made_anew_misses_nothing() {
+    let sim = Sim::new().await;
+    let mut first = sim.connect("first").await;
+    first.subscribe("d/1/x", 1).await;
+    let mut publisher = sim.connect("p").await;
+    publisher.publish("d/1/x", "old", Some(1)).await;
+    assert_eq!(first.take().await.text(), "old");
+    // Nobody polls in between, and one record is too few to be noticed by polling.
+    sim.log.delete_topic(&device("1").target);
+    sim.log.add_topic(&device("1").target, 4, None);
+    let mut second = sim.connect("second").await;
+    second.subscribe("d/1/x", 1).await;
+    publisher.publish("d/1/x", "new", Some(2)).await;
+    assert_eq!(second.take().await.text(), "new");
+    assert_eq!(first.take().await.text(), "new");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_append_of_this_gateway_wakes_an_idle_reader_at_once() {
     let sim = Sim::new().await;
     let mut subscriber = sim.connect("s").await;

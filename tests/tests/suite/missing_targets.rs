@@ -10,6 +10,7 @@ use e2e::host::Kind;
 use e2e::packet;
 use e2e::ports::{free_port, unique_name};
 use e2e::raw::{Answer, RawClient};
+use e2e::records::Record;
 use e2e::wait::{self, PATIENCE};
 
 use crate::refused_publish::expect_unstorable;
@@ -258,5 +259,73 @@ fn b13_a_topic_that_was_deleted_is_made_again_where_its_rule_may_and_the_publish
         assert_eq!(stored, [format!("{id}")]);
         publisher.publish(OTHER, 100 + id, "other");
         assert_eq!(other.expect_publish().payload, b"other");
+    }
+}
+
+#[test]
+fn m3_m4_a_topic_made_again_with_other_partitions_has_its_keys_where_subscribers_and_the_sdk_look()
+{
+    let builder = Deployment::builder();
+    let stream = builder.stream().to_owned();
+    let mut target = Target::new(&guarded_stream(&stream), "machines", 2);
+    let deployment = builder
+        .map(map(&stream, false))
+        .existing(target.clone())
+        .start();
+    let reader = deployment.reader();
+    deployment.client("before").publish(GUARDED, 1, "before");
+    for partitions in [5, 1, 3] {
+        Loss::Topic.happens(&deployment);
+        expect_unstorable(&deployment, GUARDED, &[&target.stream]);
+        target.partitions = partitions;
+        deployment.iggy.make(&target);
+
+        let mut subscriber = deployment.client("subscriber");
+        let mut publisher = deployment.client("publisher");
+        for (id, key) in (1..).zip(["a", "b", "c", "d", "e", "f", "g", "h"]) {
+            let topic = format!("guarded/{key}/x");
+            subscriber.subscribe(&topic, 0);
+            publisher.publish(&topic, id, format!("mqtt {key}"));
+            let payload = format!("sdk {key}");
+            reader.produce(&target.stream, &target.topic, key, &payload);
+            let records = reader.records(&target.stream, &target.topic);
+            let of = |payload: &str| {
+                let stored = |record: &&Record| record.payload_text() == payload;
+                records.iter().find(stored).map(|record| record.partition)
+            };
+            assert!(of(&payload).is_some());
+            assert_eq!(
+                of(&format!("mqtt {key}")),
+                of(&payload),
+                "{key} of {partitions}"
+            );
+            assert_eq!(subscriber.expect_publish().topic, topic);
+        }
+    }
+}
+
+#[test]
+fn what_is_stored_after_a_suback_is_delivered_although_the_topic_was_made_again_before() {
+    let builder = Deployment::builder();
+    let stream = builder.stream().to_owned();
+    let target = Target::new(&guarded_stream(&stream), "machines", 1);
+    let deployment = builder
+        .map(map(&stream, false))
+        .existing(target.clone())
+        .start();
+    let mut publisher = deployment.client("publisher");
+    // Its reader stands behind the first message.
+    let mut living = deployment.client("living");
+    living.subscribe(GUARDED, 0);
+    publisher.publish(GUARDED, 1, "1");
+    assert_eq!(living.expect_publish().payload, b"1");
+
+    Loss::Topic.happens(&deployment);
+    deployment.iggy.make(&target);
+    let mut fresh = deployment.client("fresh");
+    fresh.subscribe(GUARDED, 0);
+    for id in 2..=5 {
+        publisher.publish(GUARDED, id, id.to_string());
+        assert_eq!(fresh.expect_publish().payload, id.to_string().as_bytes());
     }
 }
