@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use mqtt_gateway::log::MAX_PARTITIONS;
 
 use crate::file::Kind;
 
@@ -80,9 +81,6 @@ impl CheckArgs {
     }
 }
 
-/// The most partitions that a topic can have in Iggy 0.9.
-const MAX_PARTITIONS: i64 = 1000;
-
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("topics").required(true).args(["topic", "file"]))]
 pub(crate) struct ExplainArgs {
@@ -103,7 +101,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     pub(crate) subscribe: bool,
     /// How many partitions the Iggy topic has [default: as many as it gets when the gateway makes it].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_PARTITIONS))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PARTITIONS)))]
     pub(crate) partitions: Option<u32>,
     /// The form of the result.
     #[arg(long, value_name = "FORMAT", default_value = "text")]

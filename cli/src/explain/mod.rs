@@ -92,13 +92,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Why the gateway disconnects a client that names such a topic or filter, although MQTT allows it.
     pub(crate) fn over_a_limit(&self, topic: &str) -> Option<Violation> {
-        let limits = self.limits.as_ref()?;
-        let (length, max) = (topic.len(), limits.max_topic_length);
-        if length > max {
-            return Some(Violation::TopicTooLong { length, max });
-        }
-        let (levels, max) = (topic.split('/').count(), limits.max_topic_levels);
-        (levels > max).then_some(Violation::TooManyLevels { levels, max })
+        self.limits.as_ref()?.wire().check_topic(topic).err()
     }
 }
 

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use crate::wire::WireLimits;
+
 use super::value::{DAY, KIB, MIB, MILLISECOND, Slot, TIB, duration_text, size_text};
 
 /// Iggy's largest payload (Iggy 0.9). A packet that is as long carries a little less.
@@ -131,6 +133,16 @@ pub struct BrokenRelation {
 }
 
 impl Limits {
+    /// What one packet may take.
+    pub fn wire(&self) -> WireLimits {
+        WireLimits {
+            max_packet_size: self.max_packet_size,
+            max_connect_size: self.max_connect_size,
+            max_topic_length: self.max_topic_length,
+            max_topic_levels: self.max_topic_levels,
+        }
+    }
+
     /// Every limit with its key and range, in the order of the fields.
     pub(super) fn slots(&mut self) -> Vec<(&'static str, Slot<'_>)> {
         // Without `..`: a new limit does not compile until it has a key and a range.

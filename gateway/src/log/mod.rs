@@ -19,6 +19,8 @@ pub mod memory;
 
 /// The longest name of a stream, topic or consumer, in bytes (Iggy 0.9).
 pub const MAX_NAME_BYTES: usize = 255;
+/// The most partitions of one topic (Iggy 0.9).
+pub const MAX_PARTITIONS: u32 = 1000;
 /// The largest payload of one record, in bytes (Iggy 0.9). The smallest is 1: Iggy stores no empty payload.
 pub const MAX_PAYLOAD_BYTES: usize = 64_000_000;
 /// The longest value of one header, in bytes (Iggy 0.9).

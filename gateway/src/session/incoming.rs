@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::config::Limits;
-use crate::wire::{Decoder, Packet, Violation, WireLimits};
+use crate::wire::{Decoder, Packet, Violation};
 
 /// The least room that a read gets. An idle connection holds about this much.
 const MIN_READ: usize = 1_024;
@@ -35,12 +35,7 @@ pub enum Read {
 impl<R: AsyncRead + Unpin> Incoming<R> {
     /// Nothing read yet.
     pub fn new(stream: R, limits: &Limits) -> Self {
-        let decoder = Decoder::new(WireLimits {
-            max_packet_size: limits.max_packet_size,
-            max_connect_size: limits.max_connect_size,
-            max_topic_length: limits.max_topic_length,
-            max_topic_levels: limits.max_topic_levels,
-        });
+        let decoder = Decoder::new(limits.wire());
         Self {
             stream,
             buffer: BytesMut::new(),

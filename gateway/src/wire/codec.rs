@@ -29,7 +29,7 @@ pub(super) fn take_packet(buf: &mut BytesMut, limits: &WireLimits) -> Result<Pac
         v3::Packet::Connect(connect) => connect_packet(*connect, limits),
         v3::Packet::Publish(publish) => {
             let topic = TopicName::new(publish.topic).map_err(Violation::Topic)?;
-            check_topic_limits(topic.as_str(), limits)?;
+            limits.check_topic(topic.as_str())?;
             Ok(Packet::Publish(Publish {
                 dup: publish.dup,
                 qos: qos(publish.qos),
@@ -77,7 +77,7 @@ fn connect_packet(connect: v3::Connect, limits: &WireLimits) -> Result<Packet, V
     let will = match connect.last_will {
         Some(will) => {
             let topic = TopicName::new(will.topic).map_err(Violation::WillTopic)?;
-            check_topic_limits(topic.as_str(), limits)?;
+            limits.check_topic(topic.as_str())?;
             true
         }
         None => false,
@@ -102,20 +102,8 @@ fn connect_packet(connect: v3::Connect, limits: &WireLimits) -> Result<Packet, V
 
 fn topic_filter(text: ByteString, limits: &WireLimits) -> Result<TopicFilter, Violation> {
     let filter = TopicFilter::new(text).map_err(Violation::Filter)?;
-    check_topic_limits(filter.as_str(), limits)?;
+    limits.check_topic(filter.as_str())?;
     Ok(filter)
-}
-
-fn check_topic_limits(topic: &str, limits: &WireLimits) -> Result<(), Violation> {
-    let (length, max) = (topic.len(), limits.max_topic_length);
-    if length > max {
-        return Err(Violation::TopicTooLong { length, max });
-    }
-    let (levels, max) = (topic.split('/').count(), limits.max_topic_levels);
-    if levels > max {
-        return Err(Violation::TooManyLevels { levels, max });
-    }
-    Ok(())
 }
 
 fn qos(qos: v3::QoS) -> QoS {

@@ -22,6 +22,24 @@ pub struct WireLimits {
     pub max_topic_levels: usize,
 }
 
+impl WireLimits {
+    /// Whether a topic name or filter is within the limits.
+    ///
+    /// # Errors
+    /// The limit that it exceeds. Its connection is closed for it.
+    pub fn check_topic(&self, topic: &str) -> Result<(), Violation> {
+        let (length, max) = (topic.len(), self.max_topic_length);
+        if length > max {
+            return Err(Violation::TopicTooLong { length, max });
+        }
+        let (levels, max) = (topic.split('/').count(), self.max_topic_levels);
+        if levels > max {
+            return Err(Violation::TooManyLevels { levels, max });
+        }
+        Ok(())
+    }
+}
+
 /// The longest SUBSCRIBE or UNSUBSCRIBE, in bytes, whatever `max_packet_size` says: a filter of one byte takes four bytes
 /// on the wire and many times that in memory, so a limit that was raised for large payloads must not raise this one.
 pub const MAX_FILTER_LIST_SIZE: usize = 256 * 1024;

@@ -13,10 +13,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::super::report::{Located, Problem, Source, nearest};
 use super::{Entry, ForeignText, MapText, OnUnmatched, RuleText, Settings, Text};
-use crate::log::{Durability, Expiry, TopicSize};
-
-/// The most partitions of one topic (Iggy 0.9).
-const MAX_PARTITIONS: u32 = 1000;
+use crate::log::{Durability, Expiry, MAX_PARTITIONS, TopicSize};
 
 const FILE_KEYS: &[&str] = &[
     "default_stream",
