@@ -28,10 +28,22 @@ pub(super) fn slots(config: &mut Config) -> Vec<(&'static str, Slot<'_>)> {
         listen,
         topic_map,
         headers,
+        ingest,
         iggy,
         shutdown_grace,
         limits,
     } = config;
+    let super::IngestConfig {
+        produce,
+        on_unstorable,
+        dead_letter,
+        on_denied,
+        on_weak_durability,
+    } = ingest;
+    let crate::log::Target {
+        stream: dead_letter_stream,
+        topic: dead_letter_topic,
+    } = dead_letter;
     let super::IggyConfig {
         address,
         username,
@@ -46,6 +58,12 @@ pub(super) fn slots(config: &mut Config) -> Vec<(&'static str, Slot<'_>)> {
         ("listen", Slot::Listen(listen)),
         ("topic_map", Slot::File(topic_map)),
         ("headers", Slot::Headers(headers)),
+        ("produce", Slot::Choice(produce)),
+        ("on_unstorable", Slot::Choice(on_unstorable)),
+        ("dead_letter_stream", Slot::IggyName(dead_letter_stream)),
+        ("dead_letter_topic", Slot::IggyName(dead_letter_topic)),
+        ("on_denied", Slot::Choice(on_denied)),
+        ("on_weak_durability", Slot::Choice(on_weak_durability)),
         ("iggy_address", Slot::Address(address)),
         ("iggy_username", Slot::Credential(username)),
         ("iggy_connections", Slot::Count(connections, 1..=64)),

@@ -61,6 +61,19 @@ pub struct Limits {
     pub max_batch_messages: usize,
     /// The most bytes in one append to Iggy; default 1 MiB. A single larger message is appended alone.
     pub max_batch_bytes: usize,
+    /// The most messages per second that go to the dead-letter topic; default 100. Above it a QoS 0 message is dropped and
+    /// counted, and a QoS 1 message waits, and its client with it.
+    pub dead_letter_rate: u32,
+    /// How often one client may be closed for the same reason within a minute; default 5. Then its CONNECT is answered
+    /// 0x03 for `flap_pause`: it would send the same message again and be closed again, for ever. 0 lets it.
+    pub flap_limit: usize,
+    /// How long such a client is kept out; default 30 s.
+    pub flap_pause: Duration,
+    /// How many of a client's last QoS 1 messages are remembered after its connection has ended, so that what it sends
+    /// again with DUP is not stored twice; default 256, 0 for none. Each takes some 40 bytes.
+    pub dedup_window: usize,
+    /// How long they are remembered; default 60 s.
+    pub dedup_time: Duration,
     /// The most QoS 1 messages to one client that wait for its PUBACK; default 32, enough to fill a slow link and
     /// little enough for small devices. At the limit the outbox waits.
     pub send_window: usize,
@@ -103,6 +116,11 @@ impl Default for Limits {
             resolution_cache_bytes: 8 * MIB,
             max_batch_messages: 1_000,
             max_batch_bytes: MIB,
+            dead_letter_rate: 100,
+            flap_limit: 5,
+            flap_pause: Duration::from_secs(30),
+            dedup_window: 256,
+            dedup_time: Duration::from_secs(60),
             send_window: 32,
             outbox_bytes: MIB,
             outbox_bytes_total: 256 * MIB,
@@ -160,6 +178,11 @@ impl Limits {
             resolution_cache_bytes,
             max_batch_messages,
             max_batch_bytes,
+            dead_letter_rate,
+            flap_limit,
+            flap_pause,
+            dedup_window,
+            dedup_time,
             send_window,
             outbox_bytes,
             outbox_bytes_total,
@@ -219,6 +242,23 @@ impl Limits {
             (
                 "limits.max_batch_bytes",
                 Slot::Size(max_batch_bytes, 1..=MAX_PAYLOAD),
+            ),
+            (
+                "limits.dead_letter_rate",
+                Slot::Count32(dead_letter_rate, 1..=1_000_000),
+            ),
+            ("limits.flap_limit", Slot::Count(flap_limit, 0..=1_000)),
+            (
+                "limits.flap_pause",
+                Slot::Time(flap_pause, MILLISECOND..=DAY),
+            ),
+            (
+                "limits.dedup_window",
+                Slot::Count(dedup_window, 0..=MAX_PACKET_IDS),
+            ),
+            (
+                "limits.dedup_time",
+                Slot::Time(dedup_time, MILLISECOND..=DAY),
             ),
             (
                 "limits.send_window",

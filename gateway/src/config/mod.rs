@@ -10,8 +10,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::log::{Name, Target};
 use crate::mapping::envelope::HeaderSet;
 
+mod choice;
 mod keys;
 mod limits;
 mod merge;
@@ -22,6 +24,7 @@ mod sources;
 mod tests;
 mod value;
 
+pub use choice::{Choice, OnDenied, OnUnstorable, OnWeakDurability, Produce};
 pub use limits::{BrokenRelation, Limits};
 pub use problem::{ConfigError, Place, Problem};
 pub use secret::Secret;
@@ -40,12 +43,29 @@ pub struct Config {
     pub topic_map: PathBuf,
     /// Which headers a stored message carries beside its topic.
     pub headers: HeaderSet,
+    /// How publishes are stored, and what becomes of those that cannot be.
+    pub ingest: IngestConfig,
     /// How Iggy is reached.
     pub iggy: IggyConfig,
     /// How long closing may wait for appends in flight and for queued messages to be sent; 0 does not wait.
     pub shutdown_grace: Duration,
     /// All bounds.
     pub limits: Limits,
+}
+
+/// How publishes are stored, and what becomes of those that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IngestConfig {
+    /// Who appends.
+    pub produce: Produce,
+    /// What becomes of messages that can never be stored.
+    pub on_unstorable: OnUnstorable,
+    /// Where they go if they are kept. Created if it is missing.
+    pub dead_letter: Target,
+    /// What becomes of messages that their clients may not publish.
+    pub on_denied: OnDenied,
+    /// What becomes of topics that promise less than their rules ask for.
+    pub on_weak_durability: OnWeakDurability,
 }
 
 /// How Iggy is reached.
@@ -111,6 +131,16 @@ impl Config {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 1883))],
             topic_map: PathBuf::from("topic-map.toml"),
             headers: HeaderSet::ALL,
+            ingest: IngestConfig {
+                produce: Produce::default(),
+                on_unstorable: OnUnstorable::default(),
+                dead_letter: Target {
+                    stream: Name::constant("mqtt_gateway"),
+                    topic: Name::constant("dead_letter"),
+                },
+                on_denied: OnDenied::default(),
+                on_weak_durability: OnWeakDurability::default(),
+            },
             iggy: IggyConfig {
                 address: "127.0.0.1:8090".to_owned(),
                 username: "iggy".to_owned(),

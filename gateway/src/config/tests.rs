@@ -143,6 +143,8 @@ fn every_key_can_be_given_in_every_source() {
             Slot::Listen(_) => json!("127.0.0.2:1884"),
             Slot::Address(_) => json!("iggy:8091"),
             Slot::Headers(_) => json!(["qos", "client_id"]),
+            Slot::IggyName(_) => json!("other"),
+            Slot::Choice(choice) => json!(choice.words().last().unwrap()),
             Slot::Count(..) | Slot::Count32(..) => json!(7),
             Slot::Size(..) => json!("2MiB"),
             Slot::Time(..) => json!("49ms"),

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
+use super::choice::Choice;
 use super::problem::quoted;
+use crate::log::{MAX_NAME_BYTES, Name};
 use crate::mapping::envelope::HeaderSet;
 
 pub(super) const KIB: usize = 1_024;
@@ -87,6 +89,10 @@ pub(super) enum Slot<'a> {
     Address(&'a mut String),
     /// A file, relative to the folder that the source counts from.
     File(&'a mut PathBuf),
+    /// One of a few words.
+    Choice(&'a mut dyn Choice),
+    /// The name of a stream or topic of Iggy.
+    IggyName(&'a mut Name),
     /// Names of headers.
     Headers(&'a mut HeaderSet),
     /// A number of things.
@@ -108,6 +114,8 @@ impl Slot<'_> {
             Self::Listen(slot) => **slot = listen(raw)?,
             Self::Address(slot) => **slot = address(raw)?,
             Self::File(slot) => **slot = file(raw, base)?,
+            Self::Choice(slot) => choose(*slot, raw)?,
+            Self::IggyName(slot) => **slot = iggy_name(raw)?,
             Self::Headers(slot) => **slot = headers(raw)?,
             Self::Count(slot, range) => {
                 let count = within(count(raw)?, range, &ToString::to_string)?;
@@ -138,6 +146,8 @@ impl Slot<'_> {
                 .collect::<Vec<_>>()
                 .join(","),
             Self::File(path) => path.display().to_string(),
+            Self::Choice(choice) => choice.word().to_owned(),
+            Self::IggyName(name) => name.to_string(),
             Self::Headers(set) => set.names().collect::<Vec<_>>().join(","),
             Self::Count(count, _) => count.to_string(),
             Self::Count32(count, _) => count.to_string(),
@@ -158,6 +168,8 @@ impl Slot<'_> {
             Self::Listen(_) => "one or more `IP:port`".to_owned(),
             Self::Address(_) => "`host:port`".to_owned(),
             Self::File(_) => "a file".to_owned(),
+            Self::Choice(choice) => format!("`{}`", choice.words().join("` or `")),
+            Self::IggyName(_) => format!("1 to {MAX_NAME_BYTES} bytes"),
             Self::Headers(_) => format!("any of `{}`", HeaderSet::NAMES.join(" ")),
             Self::Count(_, r) | Self::Count32(_, r) => range(r, |n| n.to_string()),
             Self::Size(_, r) => range(r, size_text),
@@ -248,6 +260,27 @@ fn listen(raw: &Raw) -> Result<Vec<SocketAddr>, Fault> {
         addresses.push(address);
     }
     Ok(addresses)
+}
+
+fn choose(choice: &mut dyn Choice, raw: &Raw) -> Result<(), Fault> {
+    let text = raw.as_text().ok_or(Fault::Type("a text"))?;
+    if choice.choose(&text) {
+        return Ok(());
+    }
+    let (text, words) = (quoted(&text), choice.words().join("\" or \""));
+    Err(Fault::Value(format!(
+        "{text} means nothing here; use \"{words}\""
+    )))
+}
+
+fn iggy_name(raw: &Raw) -> Result<Name, Fault> {
+    let text = raw.as_text().ok_or(Fault::Type("a text"))?;
+    Name::new(&text).ok_or_else(|| {
+        let bytes = text.len();
+        Fault::Value(format!(
+            "has {bytes} bytes; names in Iggy have 1 to {MAX_NAME_BYTES}"
+        ))
+    })
 }
 
 /// A list, which may be empty; names divided by commas in a variable.

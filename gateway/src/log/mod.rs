@@ -36,6 +36,15 @@ impl Name {
         (!text.is_empty() && text.len() <= MAX_NAME_BYTES).then(|| Self(Arc::from(text)))
     }
 
+    /// A name that the gateway has chosen itself.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub(crate) fn constant(text: &'static str) -> Self {
+        assert!(!text.is_empty() && text.len() <= MAX_NAME_BYTES);
+        Self(Arc::from(text))
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
