@@ -19,18 +19,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
-use crate::config::Config;
+use crate::config::{Config, OnUnstorable};
 use crate::delivery::{Delivery, evict_silent};
 use crate::health::{self, Health};
-use crate::ingest::Ingest;
+use crate::ingest::{self, Departed, Ingest};
 use crate::listener::{self, Connections};
 use crate::log::appends::Appends;
 use crate::log::iggy::{IggyLog, IggyLogConfig};
 use crate::log::{Log, LogError};
-use crate::mapping::{self, LoadError, Resolver, TopicMap};
+use crate::mapping::{self, LoadError, Resolver, RuleId, TopicMap};
 use crate::observe::Counters;
+use crate::session::flaps::Flaps;
 use crate::session::{Context, End, Sessions};
-use crate::targets::{TargetError, Targets};
+use crate::targets::{DEAD_LETTER_PLAN, TargetError, Targets};
 
 /// What stopping takes beyond `shutdown_grace` at most, for each of its steps.
 const STOP_SLACK: Duration = Duration::from_secs(1);
@@ -129,7 +130,13 @@ impl Gateway {
             addresses.push(listener.local_addr().map_err(failed)?);
             listeners.push(listener);
         }
-        let targets = Arc::new(Targets::new(log.clone(), &map));
+        let counters = Arc::<Counters>::default();
+        let targets = Arc::new(Targets::new(
+            log.clone(),
+            &map,
+            &config.ingest,
+            counters.clone(),
+        ));
         let patience = config.iggy.start_timeout;
         with_patience(patience, || async { Ok(log.ping().await?) }).await?;
         for (rule, target, plan) in map.constant_targets() {
@@ -139,8 +146,15 @@ impl Gateway {
             };
             with_patience(patience, make).await?;
         }
+        if config.ingest.on_unstorable == OnUnstorable::DeadLetter {
+            let target = &config.ingest.dead_letter;
+            let made = targets.ensure(RuleId::DeadLetter, target, &DEAD_LETTER_PLAN);
+            if let Err(error) = made.await {
+                tracing::warn!(%error, "messages that cannot be stored will close their connections, unless the dead-letter topic can be made then");
+            }
+        }
         let context = Arc::new(Context {
-            counters: Arc::default(),
+            counters,
             health: Arc::new(Health::new(Instant::now())),
             map: Arc::new(Resolver::new(
                 Arc::new(map),
@@ -151,6 +165,8 @@ impl Gateway {
             delivery: None.into(),
             role_added: Notify::new(),
             sessions: Sessions::default(),
+            departed: Departed::new(config.limits.dedup_time, config.limits.max_connections),
+            flaps: Flaps::new(&config.limits),
             outbox_total: Arc::default(),
             stopping: CancellationToken::new(),
             config,
@@ -237,15 +253,16 @@ impl Gateway {
         roles.push(role);
         let limits = Arc::new(self.context.config.limits.clone());
         match role {
-            Role::Ingest => self.context.ingest.store(Some(Ingest::new(
-                self.log.clone(),
-                self.appends.clone(),
-                self.context.map.clone(),
-                self.context.config.headers,
-                self.context.targets.clone(),
+            Role::Ingest => self.context.ingest.store(Some(Ingest::new(ingest::Parts {
+                log: self.log.clone(),
+                appends: self.appends.clone(),
+                map: self.context.map.clone(),
+                targets: self.context.targets.clone(),
+                headers: self.context.config.headers,
+                config: self.context.config.ingest.clone(),
                 limits,
-                self.context.counters.clone(),
-            ))),
+                counters: self.context.counters.clone(),
+            }))),
             Role::Delivery => self.context.delivery.store(Some(Delivery::new(
                 self.log.clone(),
                 self.appends.clone(),

@@ -13,6 +13,7 @@ pub mod delivery;
 pub mod gateway;
 pub mod health;
 pub mod ingest;
+pub mod limited;
 pub mod listener;
 pub mod log;
 pub mod mapping;

@@ -75,6 +75,40 @@ counters! {
     publishes_shed,
     /// PUBLISHes whose append failed for good or was given up, or whose client left before it was queued.
     publishes_failed,
+    /// PUBLISHes that were stored without an append, because they are the same message as one that was; among the stored.
+    publishes_deduplicated,
+    /// Refused: no rule matches.
+    refused_no_rule,
+    /// Refused: the topic begins with `$`, and no rule is for it.
+    refused_dollar_topic,
+    /// Refused: the rule makes a name that Iggy does not allow.
+    refused_invalid_name,
+    /// Refused: the Iggy topic is missing and must not be made.
+    refused_no_target,
+    /// Refused: the map's bounds are reached.
+    refused_too_many_targets,
+    /// Refused: the Iggy topic promises less than its rule asks for.
+    refused_weak_durability,
+    /// Refused: Iggy does not permit it to the gateway's user.
+    refused_not_permitted,
+    /// Refused: over Iggy's limits.
+    refused_too_large,
+    /// Refused: Iggy does not take it for another reason.
+    refused_rejected,
+    /// Refused: no source connector is attached.
+    refused_no_ingest_role,
+    /// Refused PUBLISHes that were stored in the dead-letter topic.
+    dead_letters,
+    /// Refused QoS 0 PUBLISHes that were dropped because of `dead_letter_rate`.
+    dead_letters_dropped,
+    /// Refused PUBLISHes that the dead-letter topic did not take either.
+    dead_letters_failed,
+    /// Topics whose number of partitions was found to be another.
+    repartitions,
+    /// Topics in use whose durability is weaker than their rules ask for; counted when Iggy is asked.
+    weak_targets,
+    /// CONNECTs of clients that were closed for the same reason again and again.
+    connects_flapping,
     /// PUBACKs sent to publishers.
     pubacks_sent,
     /// Batches that were appended.

@@ -9,8 +9,23 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::log::{Durability, Log, LogError, Name, Target, TopicInfo};
+use crate::config::{IngestConfig, OnWeakDurability};
+use crate::log::{
+    Durability, Expiry, Log, LogError, Name, Target, TopicInfo, TopicSize, TopicSpec,
+};
 use crate::mapping::{Bounds, RuleId, TopicMap, TopicPlan};
+use crate::observe::Counters;
+
+/// How the dead-letter topic is made.
+pub const DEAD_LETTER_PLAN: TopicPlan = TopicPlan {
+    auto_create: true,
+    spec: TopicSpec {
+        partitions: 1,
+        durability: Durability::Persisted,
+        message_expiry: Expiry::ServerDefault,
+        max_topic_size: TopicSize::ServerDefault,
+    },
+};
 
 /// Why a target cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +74,18 @@ pub enum TargetError {
         /// The bound.
         bound: u32,
     },
+    /// It promises less than the rule asks for.
+    #[error(
+        "{rule}: the durability of {target} in Iggy is {found}, and the rule asks for persisted: a PUBACK would not mean stable storage; create the topic anew with durability = persisted, or set durability = \"commit\" if that is enough"
+    )]
+    WeakDurability {
+        /// The rule that leads there.
+        rule: RuleId,
+        /// The weak topic.
+        target: Target,
+        /// What it promises.
+        found: &'static str,
+    },
     /// Iggy was asked and did not do it.
     #[error("{rule}: {target}: {error}")]
     Log {
@@ -81,8 +108,10 @@ impl TargetError {
 /// The topics that are known to exist.
 pub struct Targets {
     log: Arc<dyn Log>,
+    counters: Arc<Counters>,
     bounds: Bounds,
-    /// Those that the map names itself: they do not count against the bounds.
+    on_weak_durability: OnWeakDurability,
+    /// Those that the map or the configuration names itself: they do not count against the bounds.
     constant: HashSet<Target>,
     known: RwLock<HashMap<Target, TopicInfo>>,
     /// One creation at a time, so that the bounds hold and Iggy is asked once for a topic that many devices want.
@@ -91,14 +120,19 @@ pub struct Targets {
 
 impl Targets {
     /// Knows nothing of Iggy yet.
-    pub fn new(log: Arc<dyn Log>, map: &TopicMap) -> Self {
+    pub fn new(
+        log: Arc<dyn Log>,
+        map: &TopicMap,
+        config: &IngestConfig,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let of_map = map.constant_targets().map(|(_, target, _)| target);
         Self {
             log,
+            counters,
             bounds: map.bounds(),
-            constant: map
-                .constant_targets()
-                .map(|(_, target, _)| target)
-                .collect(),
+            constant: of_map.chain([config.dead_letter.clone()]).collect(),
+            on_weak_durability: config.on_weak_durability,
             known: RwLock::default(),
             making: tokio::sync::Mutex::default(),
         }
@@ -148,21 +182,49 @@ impl Targets {
                 let target = target.clone();
                 return Err(match rule {
                     RuleId::Foreign(_) => TargetError::ForeignMissing { rule, target },
-                    RuleId::Rule(_) | RuleId::Fallback => TargetError::Missing { rule, target },
+                    RuleId::Rule(_) | RuleId::Fallback | RuleId::DeadLetter => {
+                        TargetError::Missing { rule, target }
+                    }
                 });
             }
         };
-        if plan.spec.durability == Durability::Persisted
-            && info.durability == Some(Durability::Commit)
-        {
-            tracing::warn!(
-                %target, %rule,
-                "the topic's durability in Iggy is weaker than its rule asks: on a single server a PUBACK does not \
-                 mean stable storage; recreate the topic with durability = persisted, or set durability = \"commit\""
-            );
-        }
+        self.check_durability(rule, target, plan, info)?;
         self.known.write().insert(target.clone(), info);
         Ok(info)
+    }
+
+    /// What Iggy says of `target` now.
+    pub fn learn(&self, target: &Target, info: TopicInfo) {
+        self.known.write().insert(target.clone(), info);
+    }
+
+    fn check_durability(
+        &self,
+        rule: RuleId,
+        target: &Target,
+        plan: &TopicPlan,
+        info: TopicInfo,
+    ) -> Result<(), TargetError> {
+        let found = match (plan.spec.durability, info.durability) {
+            (Durability::Commit, _) | (Durability::Persisted, Some(Durability::Persisted)) => {
+                return Ok(());
+            }
+            (Durability::Persisted, Some(Durability::Commit)) => "commit",
+            (Durability::Persisted, None) => "unknown",
+        };
+        let weak = TargetError::WeakDurability {
+            rule,
+            target: target.clone(),
+            found,
+        };
+        match self.on_weak_durability {
+            OnWeakDurability::Refuse => Err(weak),
+            OnWeakDurability::Warn => {
+                self.counters.weak_targets.increment();
+                tracing::warn!("{weak}");
+                Ok(())
+            }
+        }
     }
 
     fn check_bounds(&self, rule: RuleId, target: &Target) -> Result<(), TargetError> {

@@ -45,7 +45,8 @@ impl From<RuleId> for RuleName {
     fn from(rule: RuleId) -> Self {
         let (kind, number) = match rule {
             RuleId::Rule(number) => (RuleKind::Rule, Some(number)),
-            RuleId::Fallback => (RuleKind::Fallback, None),
+            // The map itself never says that it is the dead-letter topic.
+            RuleId::Fallback | RuleId::DeadLetter => (RuleKind::Fallback, None),
             RuleId::Foreign(number) => (RuleKind::Foreign, Some(number)),
         };
         Self { kind, number }

@@ -79,7 +79,8 @@ impl<'m> Rules<'m> {
     pub(crate) fn report(&self, id: RuleId) -> RuleReport {
         let (kind, number) = match id {
             RuleId::Rule(number) => (RuleKind::Rule, Some(number)),
-            RuleId::Fallback => (RuleKind::Fallback, None),
+            // The map itself never says that it is the dead-letter topic.
+            RuleId::Fallback | RuleId::DeadLetter => (RuleKind::Fallback, None),
             RuleId::Foreign(number) => (RuleKind::Foreign, Some(number)),
         };
         RuleReport {

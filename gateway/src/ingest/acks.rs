@@ -1,26 +1,53 @@
-//! The order in which one connection's QoS 1 PUBLISHes are acknowledged.
+//! The order in which one connection's QoS 1 PUBLISHes are acknowledged, and the memory of those that were.
 //!
 //! What always holds: PUBACKs leave in the order in which the PUBLISHes arrived (4.6.0-2, N3), also when they went to
-//! different lanes and were stored in another order; a PUBACK is released only for a slot that was settled with the
-//! evidence of a committed append (N1); the first slot that cannot be acknowledged ends the connection, after the
-//! acknowledgements before it. [`AckOrder`] is pure; [`Acks`] puts a lock around it and writes what it releases.
+//! different lanes and were stored in another order; a PUBACK is released only for a slot that was settled with
+//! evidence (N1); the first slot that cannot be acknowledged ends the connection, after the acknowledgements before it.
+//! A packet id that is still waiting means the same message or a protocol error, never a second message. [`AckOrder`] is
+//! pure; [`Acks`](super::publisher::Publisher) puts a lock around it and writes what it releases.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use std::collections::{HashMap, VecDeque};
 
 use super::lane::Committed;
+use super::refusal::Reason;
+use super::ticket::Ticket;
 use crate::mqtt::PacketId;
+
+/// Why a PUBLISH may be acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evidence {
+    /// The log has confirmed its append.
+    Committed(Committed),
+    /// Its client may not publish it, and the operator wants such messages acknowledged and forgotten.
+    Waived,
+}
+
+/// Why a PUBLISH closes its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// It was refused, and nothing else tells its client.
+    Refused(Reason),
+    /// It was given up.
+    Failed,
+}
+
+impl Why {
+    /// For log lines, and for telling apart why a client is closed again and again.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refused(reason) => reason.name(),
+            Self::Failed => "failed",
+        }
+    }
+}
 
 /// How a PUBLISH ended that was to be acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is in the log.
-    Acknowledge(Committed),
-    /// It is not, and will not be: the connection is closed, so that the client knows.
-    Close,
+    /// A PUBACK may be sent.
+    Acknowledge(Evidence),
+    /// None: the connection is closed, so that the client knows.
+    Close(Why),
 }
 
 /// What may be done now.
@@ -29,23 +56,122 @@ pub enum Released {
     /// Send a PUBACK.
     PubAck(PacketId),
     /// Close the connection; nothing is released after this.
-    Close,
+    Close(Why),
 }
 
-/// The PUBLISHes of one connection that wait for their PUBACK, oldest first.
-#[derive(Debug, Default)]
+/// A digest of what makes two PUBLISHes with the same packet id the same message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Content(pub(super) u64);
+
+/// What a PUBLISH with a packet id is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// A new message: the number of its slot.
+    New(u64),
+    /// One that waits for its PUBACK already.
+    Again,
+    /// Another message than the one that has the packet id.
+    Conflict,
+}
+
+/// What is known of a message.
+#[derive(Debug)]
+pub enum Joined {
+    /// It is stored.
+    Stored(Committed, Ticket),
+    /// It is on its way; the ticket is settled with it.
+    Waiting,
+    /// Nothing.
+    Unknown(Ticket),
+}
+
+#[derive(Debug)]
+struct Slot {
+    id: PacketId,
+    content: Content,
+    verdict: Option<Verdict>,
+    /// The same message, sent again.
+    followers: Vec<Ticket>,
+}
+
+/// The PUBLISHes of one connection that wait for their PUBACK, oldest first, and the last of those that got it.
+#[derive(Debug)]
 pub struct AckOrder {
     /// The number of the oldest slot.
     first: u64,
-    slots: VecDeque<(PacketId, Option<Verdict>)>,
+    slots: VecDeque<Slot>,
+    numbers: HashMap<PacketId, u64>,
+    stored: VecDeque<(PacketId, Content, Committed)>,
+    /// How many stored ones are remembered.
+    memory: usize,
     closed: bool,
 }
 
 impl AckOrder {
-    /// A place for the PUBLISH that has arrived now; returns its number.
-    pub fn expect(&mut self, id: PacketId) -> u64 {
-        self.slots.push_back((id, None));
-        self.first + self.slots.len() as u64 - 1
+    /// Nothing waits; `memory` stored ones are remembered.
+    pub fn new(memory: usize) -> Self {
+        Self {
+            first: 0,
+            slots: VecDeque::new(),
+            numbers: HashMap::new(),
+            stored: VecDeque::new(),
+            memory,
+            closed: false,
+        }
+    }
+
+    /// A place for the PUBLISH that has arrived now, if it is a new one.
+    pub fn expect(&mut self, id: PacketId, content: Content) -> Expected {
+        if let Some(slot) = self.slot(id) {
+            return match slot.content == content {
+                true => Expected::Again,
+                false => Expected::Conflict,
+            };
+        }
+        let number = self.first + self.slots.len() as u64;
+        self.slots.push_back(Slot {
+            id,
+            content,
+            verdict: None,
+            followers: Vec::new(),
+        });
+        self.numbers.insert(id, number);
+        Expected::New(number)
+    }
+
+    fn at(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.checked_sub(self.first)?).ok()
+    }
+
+    fn slot(&mut self, id: PacketId) -> Option<&mut Slot> {
+        let at = self.at(*self.numbers.get(&id)?)?;
+        self.slots.get_mut(at)
+    }
+
+    /// Lets `ticket` share the fate of the message with that id and content, if there is one.
+    pub fn join(&mut self, id: PacketId, content: Content, ticket: Ticket) -> Joined {
+        if let Some(slot) = self.slot(id)
+            && slot.content == content
+        {
+            return match slot.verdict {
+                Some(Verdict::Acknowledge(Evidence::Committed(evidence))) => {
+                    Joined::Stored(evidence, ticket)
+                }
+                Some(_) => Joined::Unknown(ticket),
+                None => {
+                    slot.followers.push(ticket);
+                    Joined::Waiting
+                }
+            };
+        }
+        let known = self.stored.iter().rev();
+        match known
+            .into_iter()
+            .find(|known| (known.0, known.1) == (id, content))
+        {
+            Some((_, _, evidence)) => Joined::Stored(*evidence, ticket),
+            None => Joined::Unknown(ticket),
+        }
     }
 
     /// How many wait.
@@ -53,81 +179,63 @@ impl AckOrder {
         self.slots.len()
     }
 
-    /// Settles slot `number` and hands out everything that has come to be the oldest.
-    pub fn settle(&mut self, number: u64, verdict: Verdict, mut release: impl FnMut(Released)) {
-        let slot = number
-            .checked_sub(self.first)
-            .and_then(|at| self.slots.get_mut(usize::try_from(at).ok()?));
-        if let Some((_, settled)) = slot {
-            settled.get_or_insert(verdict);
+    /// Whether there is nothing to remember.
+    pub fn is_blank(&self) -> bool {
+        self.slots.is_empty() && self.stored.is_empty()
+    }
+
+    /// Settles slot `number` and hands out everything that has come to be the oldest. Returns who shares the fate of the
+    /// slot, to be settled likewise without a lock on this.
+    #[must_use = "whoever shares the fate waits to be told"]
+    pub fn settle(
+        &mut self,
+        number: u64,
+        verdict: Verdict,
+        mut release: impl FnMut(Released),
+    ) -> Vec<Ticket> {
+        let at = self.at(number);
+        let mut followers = Vec::new();
+        if let Some(slot) = at.and_then(|at| self.slots.get_mut(at)) {
+            slot.verdict.get_or_insert(verdict);
+            followers = std::mem::take(&mut slot.followers);
         }
-        while let Some(&(id, Some(verdict))) = self.slots.front() {
-            self.slots.pop_front();
-            self.first += 1;
+        while let Some((verdict, slot)) = self.next_settled() {
             match verdict {
-                _ if self.closed => {}
-                Verdict::Acknowledge(Committed { .. }) => release(Released::PubAck(id)),
-                Verdict::Close => {
-                    self.closed = true;
-                    release(Released::Close);
+                Verdict::Acknowledge(evidence) => {
+                    if let Evidence::Committed(evidence) = evidence {
+                        self.remember(slot.id, slot.content, evidence);
+                    }
+                    if !self.closed {
+                        release(Released::PubAck(slot.id));
+                    }
+                }
+                Verdict::Close(why) => {
+                    if !std::mem::replace(&mut self.closed, true) {
+                        release(Released::Close(why));
+                    }
                 }
             }
         }
-    }
-}
-
-/// Where released acknowledgements go: the connection.
-pub trait AckWriter: Send + Sync {
-    /// Sends a PUBACK.
-    fn puback(&self, id: PacketId);
-    /// Closes the connection, after the PUBACKs that were sent before.
-    fn close(&self);
-}
-
-/// The acknowledgements of one connection, shared by its tickets.
-pub struct Acks {
-    order: Mutex<AckOrder>,
-    writer: Arc<dyn AckWriter>,
-    room: Notify,
-}
-
-impl Acks {
-    /// Nothing waits yet.
-    pub fn new(writer: Arc<dyn AckWriter>) -> Arc<Self> {
-        Arc::new(Self {
-            order: Mutex::default(),
-            writer,
-            room: Notify::new(),
-        })
+        followers
     }
 
-    /// See [`AckOrder::expect`].
-    pub fn expect(&self, id: PacketId) -> u64 {
-        self.order.lock().expect(id)
+    /// Takes the oldest slot if it is settled.
+    fn next_settled(&mut self) -> Option<(Verdict, Slot)> {
+        let verdict = self.slots.front()?.verdict?;
+        let slot = self.slots.pop_front()?;
+        self.numbers.remove(&slot.id);
+        self.first += 1;
+        Some((verdict, slot))
     }
 
-    /// See [`AckOrder::settle`]. What is released is written under the lock: two lanes that settle at the same time must
-    /// not overtake each other on the way to the socket.
-    pub fn settle(&self, number: u64, verdict: Verdict) {
-        let mut order = self.order.lock();
-        order.settle(number, verdict, |released| match released {
-            Released::PubAck(id) => self.writer.puback(id),
-            Released::Close => self.writer.close(),
-        });
-        drop(order);
-        self.room.notify_one();
-    }
-
-    /// How many wait.
-    pub fn waiting(&self) -> usize {
-        self.order.lock().waiting()
-    }
-
-    /// Waits until fewer than `window` wait.
-    pub async fn below(&self, window: usize) {
-        while self.waiting() >= window {
-            self.room.notified().await;
+    fn remember(&mut self, id: PacketId, content: Content, evidence: Committed) {
+        if self.memory == 0 {
+            return;
         }
+        if self.stored.len() == self.memory {
+            self.stored.pop_front();
+        }
+        self.stored.push_back((id, content, evidence));
     }
 }
 
@@ -136,56 +244,101 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const STORED: Verdict = Verdict::Acknowledge(Committed::for_tests());
+    const STORED: Verdict = Verdict::Acknowledge(Evidence::Committed(Committed::for_tests()));
+    const FAILED: Verdict = Verdict::Close(Why::Failed);
 
     fn id(id: u16) -> PacketId {
         PacketId::new(id).unwrap()
     }
 
+    fn expect(order: &mut AckOrder, n: u16) -> u64 {
+        match order.expect(id(n), Content(n.into())) {
+            Expected::New(number) => number,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn settle(order: &mut AckOrder, number: u64, verdict: Verdict) -> Vec<Released> {
+        let mut released = Vec::new();
+        let followers = order.settle(number, verdict, |r| released.push(r));
+        assert!(followers.is_empty());
+        released
+    }
+
     #[test]
     fn a_settled_publish_waits_for_those_before_it() {
-        let mut order = AckOrder::default();
-        let numbers: Vec<u64> = (1..=3).map(|n| order.expect(id(n))).collect();
-        let mut released = Vec::new();
-        order.settle(numbers[2], STORED, |r| released.push(r));
-        order.settle(numbers[1], STORED, |r| released.push(r));
-        assert!(released.is_empty());
-        order.settle(numbers[0], STORED, |r| released.push(r));
+        let mut order = AckOrder::new(0);
+        let numbers: Vec<u64> = (1..=3).map(|n| expect(&mut order, n)).collect();
+        assert!(settle(&mut order, numbers[2], STORED).is_empty());
+        assert!(settle(&mut order, numbers[1], STORED).is_empty());
+        let released = settle(&mut order, numbers[0], STORED);
         assert_eq!(released, [1, 2, 3].map(|n| Released::PubAck(id(n))));
         assert_eq!(order.waiting(), 0);
     }
 
     #[test]
     fn a_publish_that_failed_closes_after_the_acks_before_it_and_releases_nothing_after() {
-        let mut order = AckOrder::default();
-        let numbers: Vec<u64> = (1..=3).map(|n| order.expect(id(n))).collect();
-        let mut released = Vec::new();
-        order.settle(numbers[1], Verdict::Close, |r| released.push(r));
-        order.settle(numbers[2], STORED, |r| released.push(r));
-        order.settle(numbers[0], STORED, |r| released.push(r));
-        assert_eq!(released, [Released::PubAck(id(1)), Released::Close]);
+        let mut order = AckOrder::new(0);
+        let numbers: Vec<u64> = (1..=3).map(|n| expect(&mut order, n)).collect();
+        assert!(settle(&mut order, numbers[1], FAILED).is_empty());
+        assert!(settle(&mut order, numbers[2], STORED).is_empty());
+        let released = settle(&mut order, numbers[0], STORED);
+        let close = Released::Close(Why::Failed);
+        assert_eq!(released, [Released::PubAck(id(1)), close]);
     }
 
     #[test]
     fn a_slot_keeps_its_first_verdict() {
-        let mut order = AckOrder::default();
-        let first = order.expect(id(1));
-        let second = order.expect(id(2));
-        let mut released = Vec::new();
-        order.settle(second, Verdict::Close, |r| released.push(r));
-        order.settle(second, STORED, |r| released.push(r));
-        order.settle(first, STORED, |r| released.push(r));
-        assert_eq!(released, [Released::PubAck(id(1)), Released::Close]);
+        let mut order = AckOrder::new(0);
+        let (first, second) = (expect(&mut order, 1), expect(&mut order, 2));
+        settle(&mut order, second, FAILED);
+        settle(&mut order, second, STORED);
+        let released = settle(&mut order, first, STORED);
+        let close = Released::Close(Why::Failed);
+        assert_eq!(released, [Released::PubAck(id(1)), close]);
+    }
+
+    #[test]
+    fn a_packet_id_that_waits_is_the_same_message_or_an_error_and_free_again_after_its_puback() {
+        let mut order = AckOrder::new(0);
+        let (first, second) = (expect(&mut order, 1), expect(&mut order, 2));
+        settle(&mut order, second, STORED);
+        assert_eq!(order.expect(id(2), Content(2)), Expected::Again);
+        assert_eq!(order.expect(id(2), Content(3)), Expected::Conflict);
+        settle(&mut order, first, STORED);
+        assert_eq!(order.expect(id(2), Content(3)), Expected::New(2));
+    }
+
+    #[test]
+    fn the_last_stored_are_remembered_by_packet_id_and_content() {
+        let mut order = AckOrder::new(2);
+        for n in 1..=3 {
+            let number = expect(&mut order, n);
+            settle(&mut order, number, STORED);
+        }
+        let waived = expect(&mut order, 4);
+        settle(&mut order, waived, Verdict::Acknowledge(Evidence::Waived));
+        let mut known = |n: u16, content: u64| {
+            let ticket = Ticket::for_tests();
+            matches!(
+                order.join(id(n), Content(content), ticket),
+                Joined::Stored(..)
+            )
+        };
+        assert!(known(2, 2) && known(3, 3));
+        assert!(!known(1, 1), "forgotten");
+        assert!(!known(3, 2) && !known(2, 3), "another message");
+        assert!(!known(4, 4), "acknowledged, but not stored");
     }
 
     proptest! {
         #[test]
         fn n3_pubacks_leave_in_publish_order_whatever_the_order_of_appends(order_of_settling in Just((1u16..200).collect::<Vec<_>>()).prop_shuffle()) {
-            let mut order = AckOrder::default();
-            let numbers: Vec<u64> = (1..200).map(|n| order.expect(id(n))).collect();
+            let mut order = AckOrder::new(8);
+            let numbers: Vec<u64> = (1..200).map(|n| expect(&mut order, n)).collect();
             let mut released = Vec::new();
             for n in order_of_settling {
-                order.settle(numbers[usize::from(n) - 1], STORED, |r| released.push(r));
+                released.extend(settle(&mut order, numbers[usize::from(n) - 1], STORED));
             }
             prop_assert_eq!(released, (1..200).map(|n| Released::PubAck(id(n))).collect::<Vec<_>>());
         }

@@ -3,22 +3,26 @@
 //! What always holds: records are appended in the order in which they were queued; while an append is in flight the queue
 //! grows, and when it returns everything queued goes in the next one, up to the batch limits: low latency when idle,
 //! large batches under load, no timer. An append that fails in transit is tried again with the same records, the same ids
-//! and nothing overtaking it (N6); one that fails for good fails only the records to blame. The task of a lane ends when
-//! its queue is empty.
+//! and nothing overtaking it (N6); one that fails for good fails only the records to blame. A lane whose topic has another
+//! number of partitions than when it was made gives back what it has not appended ([`Lane::retire`]). The task of a lane
+//! ends when its queue is empty, and the lane with it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::sleep;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::Ingest;
+use super::pace::Pace;
+use super::room::Hold;
 use super::ticket::Ticket;
 use crate::backoff::Backoff;
 use crate::log::{LogError, Record, Triple};
-use crate::mapping::{RuleId, TopicPlan};
+use crate::mapping::{PartitionKey, RuleId, TopicPlan};
 
 /// The evidence that an append was committed. Only a lane can make it, and only from the log's confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +41,12 @@ impl Committed {
 pub struct Entry {
     /// What is appended.
     pub record: Record,
+    /// What its partition is computed from.
+    pub key: Option<PartitionKey>,
     /// Who waits for it.
     pub ticket: Ticket,
     /// Its share of `ingest_bytes`, free again when the entry ends.
-    pub room: OwnedSemaphorePermit,
+    pub hold: Hold,
 }
 
 #[derive(Default)]
@@ -52,26 +58,50 @@ struct Queue {
 
 /// See the module.
 pub struct Lane {
-    triple: Triple,
+    /// Where it appends.
+    pub triple: Triple,
     /// The rule that first led here, and what it says of a missing topic.
     rule: RuleId,
     plan: TopicPlan,
+    pace: Option<Mutex<Pace>>,
     ingest: Weak<Ingest>,
     queue: Mutex<Queue>,
+    /// Cancelled when the lane is to give back what it has.
+    retired: CancellationToken,
+    /// Told when a task has ended.
+    ended: Notify,
 }
 
 /// How often an append to a topic that has vanished is tried again after the topic was made anew.
 const MAX_REVIVALS: usize = 3;
 
+/// What became of an append.
+enum Appended {
+    Committed(Committed),
+    /// Its lane retired before the outcome was known to be good.
+    GivenBack,
+    /// Never.
+    Refused(LogError),
+}
+
 impl Lane {
-    /// An empty lane.
-    pub fn new(triple: Triple, rule: RuleId, plan: TopicPlan, ingest: &Arc<Ingest>) -> Arc<Self> {
+    /// An empty lane. With a `pace` it appends no faster.
+    pub fn new(
+        triple: Triple,
+        rule: RuleId,
+        plan: TopicPlan,
+        pace: Option<Pace>,
+        ingest: Weak<Ingest>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             triple,
             rule,
             plan,
-            ingest: Arc::downgrade(ingest),
+            pace: pace.map(Mutex::new),
+            ingest,
             queue: Mutex::default(),
+            retired: CancellationToken::new(),
+            ended: Notify::new(),
         })
     }
 
@@ -87,21 +117,85 @@ impl Lane {
         }
     }
 
+    /// Whether nothing is queued or in flight.
+    pub fn is_idle(&self) -> bool {
+        let queue = self.queue.lock();
+        !queue.running && queue.entries.is_empty()
+    }
+
+    /// How many entries are queued.
+    pub fn queued(&self) -> usize {
+        self.queue.lock().entries.len()
+    }
+
+    /// Lets the lane stop at its next step. Nothing may be pushed any more.
+    pub fn begin_to_retire(&self) {
+        self.retired.cancel();
+    }
+
+    /// Waits until the lane has stopped, and returns what it has not appended, oldest first.
+    pub async fn retire(&self) -> Vec<Entry> {
+        self.begin_to_retire();
+        loop {
+            {
+                let mut queue = self.queue.lock();
+                if !queue.running {
+                    return queue.entries.drain(..).collect();
+                }
+            }
+            self.ended.notified().await;
+        }
+    }
+
     async fn run(self: Arc<Self>) {
+        let mut guard = EndsLane {
+            lane: &self,
+            is_running: true,
+        };
         while let Some(ingest) = self.ingest.upgrade() {
-            let Some(batch) = self.next_batch(&ingest) else {
+            let Some(batch) = self.next_batch(&ingest).await else {
+                // Another task may be running by now.
+                guard.is_running = false;
+                ingest.drop_idle(&self);
                 return;
             };
-            tokio::select! {
+            let given_back = tokio::select! {
                 biased;
-                () = ingest.stop.cancelled() => {}
-                () = self.append(&ingest, batch) => {}
+                () = ingest.stop.cancelled() => Vec::new(),
+                given_back = self.append(&ingest, batch) => given_back,
+            };
+            if self.retired.is_cancelled() {
+                let mut queue = self.queue.lock();
+                for entry in given_back.into_iter().rev() {
+                    queue.entries.push_front(entry);
+                }
+                return;
             }
         }
     }
 
     /// What goes in the next append; `None` ends the task.
-    fn next_batch(&self, ingest: &Ingest) -> Option<Vec<Entry>> {
+    async fn next_batch(&self, ingest: &Ingest) -> Option<Vec<Entry>> {
+        let mut most = ingest.limits.max_batch_messages;
+        if let Some(pace) = &self.pace {
+            loop {
+                let now = Instant::now();
+                let allowed = pace.lock().allowed(now);
+                match allowed {
+                    Ok(allowed) => {
+                        most = most.min(allowed);
+                        break;
+                    }
+                    Err(until) => {
+                        tokio::select! {
+                            () = ingest.stop.cancelled() => break,
+                            () = self.retired.cancelled() => break,
+                            () = sleep_until(until) => {}
+                        }
+                    }
+                }
+            }
+        }
         let mut queue = self.queue.lock();
         if ingest.stop.is_cancelled() {
             queue.entries.clear();
@@ -110,7 +204,7 @@ impl Lane {
         let count = queue
             .entries
             .iter()
-            .take(ingest.limits.max_batch_messages)
+            .take(most)
             .take_while(|entry| {
                 let is_first = bytes == 0;
                 bytes += entry.record.size();
@@ -118,53 +212,75 @@ impl Lane {
             })
             .count();
         queue.running = count > 0;
+        if let Some(pace) = &self.pace {
+            pace.lock().spend(count);
+        }
         (count > 0).then(|| queue.entries.drain(..count).collect())
     }
 
-    async fn append(&self, ingest: &Ingest, batch: Vec<Entry>) {
+    /// Returns what was not appended because the lane retires.
+    async fn append(&self, ingest: &Arc<Ingest>, batch: Vec<Entry>) -> Vec<Entry> {
         let mut records = Vec::with_capacity(batch.len());
         let mut waiting = Vec::with_capacity(batch.len());
         for Entry {
             record,
+            key,
             ticket,
-            room,
+            hold,
         } in batch
         {
             records.push(record);
-            waiting.push((ticket, room));
+            waiting.push((key, ticket, hold));
         }
+        let entry = |record, (key, ticket, hold)| Entry {
+            record,
+            key,
+            ticket,
+            hold,
+        };
         match self.append_until_known(ingest, &records).await {
-            Ok(evidence) => waiting
-                .into_iter()
-                .for_each(|(ticket, _)| ticket.stored(evidence)),
-            Err(error) if records.len() > 1 && may_blame_one(&error) => {
-                for (record, (ticket, _room)) in records.iter().zip(waiting) {
-                    match self
-                        .append_until_known(ingest, std::slice::from_ref(record))
-                        .await
-                    {
-                        Ok(evidence) => ticket.stored(evidence),
-                        Err(error) => self.refuse(ticket, &error),
+            Appended::Committed(evidence) => {
+                for (_, ticket, _) in waiting {
+                    ticket.stored(evidence);
+                }
+            }
+            Appended::GivenBack => {
+                return records
+                    .into_iter()
+                    .zip(waiting)
+                    .map(|(record, rest)| entry(record, rest))
+                    .collect();
+            }
+            Appended::Refused(error) if records.len() > 1 && may_blame_one(&error) => {
+                let mut entries = records
+                    .into_iter()
+                    .zip(waiting)
+                    .map(|(record, rest)| entry(record, rest));
+                while let Some(one) = entries.next() {
+                    let records = std::slice::from_ref(&one.record);
+                    match self.append_until_known(ingest, records).await {
+                        Appended::Committed(evidence) => one.ticket.stored(evidence),
+                        Appended::GivenBack => {
+                            return std::iter::once(one).chain(entries).collect();
+                        }
+                        Appended::Refused(error) => {
+                            ingest.unstorable(one, (&error).into(), Some(self.rule), &error);
+                        }
                     }
                 }
             }
-            Err(error) => waiting
-                .into_iter()
-                .for_each(|(ticket, _)| self.refuse(ticket, &error)),
+            Appended::Refused(error) => {
+                for (record, rest) in records.into_iter().zip(waiting) {
+                    let one = entry(record, rest);
+                    ingest.unstorable(one, (&error).into(), Some(self.rule), &error);
+                }
+            }
         }
+        Vec::new()
     }
 
-    fn refuse(&self, ticket: Ticket, error: &LogError) {
-        tracing::warn!(triple = %self.triple, rule = %self.rule, %error, "publish refused");
-        ticket.refused();
-    }
-
-    /// Appends until the outcome is known: committed, or refused for good.
-    async fn append_until_known(
-        &self,
-        ingest: &Ingest,
-        records: &[Record],
-    ) -> Result<Committed, LogError> {
+    /// Appends until the outcome is known.
+    async fn append_until_known(&self, ingest: &Arc<Ingest>, records: &[Record]) -> Appended {
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
         let mut revivals = 0;
         loop {
@@ -172,7 +288,11 @@ impl Lane {
                 Ok(()) => {
                     ingest.counters.appends.increment();
                     ingest.appends.tell(&self.triple);
-                    return Ok(Committed { _private: () });
+                    if !backoff.is_fresh() {
+                        // Much may have happened meanwhile.
+                        ingest.check_partitions(&self.triple.target);
+                    }
+                    return Appended::Committed(Committed { _private: () });
                 }
                 Err(error) => error,
             };
@@ -184,38 +304,55 @@ impl Lane {
                 }
                 LogError::NoSuchTarget(_) if revivals < MAX_REVIVALS => {
                     revivals += 1;
-                    self.revive(ingest, &error).await?;
+                    if let Err(error) = self.revive(ingest).await {
+                        return Appended::Refused(error);
+                    }
                 }
-                _ => return Err(error),
+                _ => return Appended::Refused(error),
+            }
+            if self.retired.is_cancelled() {
+                return Appended::GivenBack;
             }
             ingest.counters.append_retries.increment();
-            sleep(backoff.next_pause()).await;
+            tokio::select! {
+                () = self.retired.cancelled() => {}
+                () = sleep(backoff.next_pause()) => {}
+            }
         }
     }
 
-    /// The topic has vanished: makes it anew if its rule says so.
-    async fn revive(&self, ingest: &Ingest, gone: &LogError) -> Result<(), LogError> {
-        ingest.targets.forget(&self.triple.target);
-        match ingest
-            .targets
-            .ensure(self.rule, &self.triple.target, &self.plan)
-            .await
-        {
+    /// The topic or the partition has vanished: makes the topic anew if its rule says so.
+    async fn revive(&self, ingest: &Arc<Ingest>) -> Result<(), LogError> {
+        let target = &self.triple.target;
+        ingest.targets.forget(target);
+        match ingest.targets.ensure(self.rule, target, &self.plan).await {
             Ok(info) => {
-                ingest.repartition(&self.triple.target, info.partitions);
-                if self.triple.partition < info.partitions {
-                    Ok(())
-                } else {
-                    Err(gone.clone())
-                }
+                ingest.repartition(target, info.partitions);
+                Ok(())
             }
             Err(error) if error.is_transient() => Ok(()),
             Err(error) => {
                 // When it is there again, it may have another number of partitions.
-                ingest.forget(&self.triple.target);
+                ingest.forget(target);
                 Err(LogError::NoSuchTarget(error.to_string()))
             }
         }
+    }
+}
+
+/// However the task of a lane ends, by a panic too, another can begin.
+struct EndsLane<'a> {
+    lane: &'a Lane,
+    /// Whether the queue still says that this task is at work.
+    is_running: bool,
+}
+
+impl Drop for EndsLane<'_> {
+    fn drop(&mut self) {
+        if self.is_running {
+            self.lane.queue.lock().running = false;
+        }
+        self.lane.ended.notify_one();
     }
 }
 

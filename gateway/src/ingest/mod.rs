@@ -1,56 +1,83 @@
 //! Ingest: from a client's PUBLISH to Iggy, and back to its PUBACK.
 //!
 //! **PUBLISH is not PUBACK: a PUBACK is a promise that Iggy has committed the message (N1).** A PUBLISH is resolved by the
-//! topic map, waits in its partition's [`lane`] and is acknowledged through its [`ticket`] in the connection's order
-//! ([`acks`]). All connections together hold at most `ingest_bytes` (N4). Ingest knows the map, the targets and the log,
-//! and nothing of sessions: it talks back through tickets.
+//! topic map, takes its share of the [`room`], waits in its partition's [`lane`] and is acknowledged through its
+//! [`ticket`] in the connection's order ([`acks`]). One that can never be stored where it should goes to the dead-letter
+//! topic, or closes its connection. Ingest knows the map, the targets and the log, and nothing of sessions: it talks back
+//! through tickets.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
-use crate::config::Limits;
+use crate::config::{IngestConfig, Limits, OnUnstorable};
+use crate::limited::Limited;
 use crate::log::appends::Appends;
 use crate::log::{Log, Target, Triple};
 use crate::mapping::envelope::{self, HeaderSet, Published};
-use crate::mapping::{PartitionKey, Resolution, Resolver};
-use crate::mqtt::{ClientId, QoS};
+use crate::mapping::{Resolution, Resolver, RuleId, TopicPlan};
+use crate::mqtt::QoS;
 use crate::observe::Counters;
-use crate::targets::Targets;
+use crate::targets::{DEAD_LETTER_PLAN, Targets};
 use crate::wire::Publish;
 
 pub mod acks;
 pub mod lane;
+pub mod pace;
+pub mod publisher;
+pub mod refusal;
+pub mod room;
 pub mod ticket;
 
-pub use acks::{AckWriter, Acks};
+pub use acks::Why;
 use lane::{Entry, Lane};
+use pace::Pace;
+pub use publisher::{AckWriter, Departed, Publisher, Received};
+pub use refusal::Reason;
+use room::Room;
 pub use ticket::Ticket;
-
-/// A publish whose target is not known yet.
-struct Waiting {
-    key: Option<PartitionKey>,
-    entry: Entry,
-}
 
 /// The lanes of one topic.
 enum Lanes {
-    /// Iggy is being asked whether the topic exists; in the order of arrival.
-    Pending(VecDeque<Waiting>),
-    /// It exists: a lane per partition, made when first needed.
+    /// Iggy is being asked about the topic; what waits is in the order of arrival.
+    Pending(VecDeque<Entry>),
+    /// It exists: a lane per partition, made when it is needed and dropped when it is idle.
     Known {
         lanes: Vec<Option<Arc<Lane>>>,
         /// Where the next record without a key goes.
         turn: usize,
+        /// The rule that first led here, and what it says of a missing topic.
+        rule: RuleId,
+        plan: TopicPlan,
     },
+}
+
+/// What an ingest role is made of.
+pub struct Parts {
+    /// Where it appends.
+    pub log: Arc<dyn Log>,
+    /// Who wants to know of appends.
+    pub appends: Arc<Appends>,
+    /// The topic map.
+    pub map: Arc<Resolver>,
+    /// Which topics exist.
+    pub targets: Arc<Targets>,
+    /// Which headers are written.
+    pub headers: HeaderSet,
+    /// What becomes of what cannot be stored.
+    pub config: IngestConfig,
+    /// Bounds.
+    pub limits: Arc<Limits>,
+    /// Where outcomes are counted.
+    pub counters: Arc<Counters>,
 }
 
 /// The ingest role of a gateway.
@@ -58,58 +85,65 @@ pub struct Ingest {
     log: Arc<dyn Log>,
     appends: Arc<Appends>,
     map: Arc<Resolver>,
-    headers: HeaderSet,
     targets: Arc<Targets>,
+    headers: HeaderSet,
     limits: Arc<Limits>,
     counters: Arc<Counters>,
-    /// One permit per byte of `ingest_bytes`; waiting for permits is first come, first served.
-    room: Arc<Semaphore>,
-    room_bytes: u32,
+    room: Arc<Room>,
     lanes: Mutex<HashMap<Target, Lanes>>,
+    dead_letters: Option<Arc<Lane>>,
     ids: MessageIds,
+    refusals: Limited,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl Ingest {
     /// Without lanes.
-    pub fn new(
-        log: Arc<dyn Log>,
-        appends: Arc<Appends>,
-        map: Arc<Resolver>,
-        headers: HeaderSet,
-        targets: Arc<Targets>,
-        limits: Arc<Limits>,
-        counters: Arc<Counters>,
-    ) -> Arc<Self> {
-        let room_bytes = u32::try_from(limits.ingest_bytes).unwrap_or(u32::MAX);
-        Arc::new(Self {
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let Parts {
             log,
             appends,
             map,
-            headers,
             targets,
+            headers,
+            config,
             limits,
             counters,
-            room: Arc::new(Semaphore::new(room_bytes as usize)),
-            room_bytes,
-            lanes: Mutex::default(),
-            ids: MessageIds::new(),
-            tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
+        } = parts;
+        Arc::new_cyclic(|ingest| {
+            let dead_letters = (config.on_unstorable == OnUnstorable::DeadLetter).then(|| {
+                let triple = Triple {
+                    target: config.dead_letter.clone(),
+                    partition: 0,
+                };
+                let pace = Pace::new(limits.dead_letter_rate, Instant::now());
+                let (rule, plan) = (RuleId::DeadLetter, DEAD_LETTER_PLAN);
+                Lane::new(triple, rule, plan, Some(pace), ingest.clone())
+            });
+            Self {
+                log,
+                appends,
+                map,
+                targets,
+                headers,
+                room: Room::new(limits.ingest_bytes),
+                limits,
+                counters,
+                lanes: Mutex::default(),
+                dead_letters,
+                ids: MessageIds::new(),
+                refusals: Limited::default(),
+                tasks: TaskTracker::new(),
+                stop: CancellationToken::new(),
+            }
         })
     }
 
-    /// Takes `publish` from `client`. Returns when it has its place in a lane (or has ended already), not when it is stored:
-    /// while the buffers are full, a QoS 1 publish waits here, which is what stops reading from its connection.
-    pub async fn submit(self: &Arc<Self>, publish: Publish, client: &ClientId, ticket: Ticket) {
-        let resolution = match self.map.resolve(&publish.topic) {
-            Ok(resolution) => resolution,
-            Err(refusal) => {
-                tracing::warn!(%client, topic = %publish.topic, reason = %refusal, "publish refused");
-                return ticket.refused();
-            }
-        };
+    /// Takes `publish`, whose ticket says whose it is. Returns when it has its place in a lane (or has ended already), not
+    /// when it is stored: while its client's share of the room is full, a QoS 1 publish waits here, which is what stops
+    /// reading from its connection.
+    pub async fn submit(self: &Arc<Self>, publish: Publish, ticket: Ticket) {
         let record = envelope::seal(
             &Published {
                 topic: &publish.topic,
@@ -117,80 +151,71 @@ impl Ingest {
                 packet_id: publish.packet_id,
                 retain: publish.retain,
                 dup: publish.dup,
-                client_id: client,
+                client_id: &ticket.publisher().client,
                 payload: &publish.payload,
             },
             self.ids.next(),
             self.headers,
         );
-        let bytes = u32::try_from(record.size())
-            .unwrap_or(u32::MAX)
-            .min(self.room_bytes);
-        let room = if publish.qos == QoS::AtMostOnce {
-            match self.room.clone().try_acquire_many_owned(bytes) {
-                Ok(room) => room,
-                Err(_) => return ticket.shed(),
-            }
-        } else {
-            match self.room.clone().acquire_many_owned(bytes).await {
-                Ok(room) => room,
-                // The role has ended; dropping the ticket fails the publish.
-                Err(_) => return,
-            }
-        };
-        self.enqueue(
-            &resolution,
-            Entry {
-                record,
-                ticket,
-                room,
+        let share = &ticket.publisher().share;
+        let hold = match publish.qos {
+            QoS::AtMostOnce => match share.try_take(&self.room, record.size()) {
+                Some(hold) => hold,
+                None => return ticket.shed(),
             },
-        );
+            // The role has ended if there is none; dropping the ticket fails the publish.
+            _ => match share.take(&self.room, record.size()).await {
+                Some(hold) => hold,
+                None => return,
+            },
+        };
+        let mut entry = Entry {
+            record,
+            key: None,
+            ticket,
+            hold,
+        };
+        match self.map.resolve(&publish.topic) {
+            Ok(resolution) => {
+                entry.key = resolution.key.clone();
+                self.enqueue(&resolution, entry);
+            }
+            Err(refusal) => self.unstorable(entry, (&refusal).into(), None, &refusal),
+        }
     }
 
     /// One lock for all lanes: it is held for two map operations, and gives the order in which publishes to a topic
     /// that is still being looked up go to its lanes.
     fn enqueue(self: &Arc<Self>, resolution: &Resolution, entry: Entry) {
+        let target = &resolution.target;
         let mut all = self.lanes.lock();
-        if !all.contains_key(&resolution.target) {
-            let lanes = match self.targets.known(&resolution.target) {
-                Some(info) => Lanes::Known {
-                    lanes: vec![None; info.partitions.max(1) as usize],
-                    turn: 0,
-                },
+        if !all.contains_key(target) {
+            let (rule, plan) = (resolution.rule, &resolution.plan);
+            let lanes = match self.targets.known(target) {
+                Some(info) => Lanes::known(info.partitions, rule, plan.clone()),
                 None => {
-                    let ingest = self.clone();
-                    let resolution = resolution.clone();
-                    self.tasks
-                        .spawn(async move { ingest.look_up(resolution).await });
+                    self.look_up(target.clone(), rule, plan.clone(), Vec::new());
                     Lanes::Pending(VecDeque::new())
                 }
             };
-            all.insert(resolution.target.clone(), lanes);
+            all.insert(target.clone(), lanes);
         }
-        let Some(lanes) = all.get_mut(&resolution.target) else {
-            return;
-        };
-        match lanes {
-            Lanes::Pending(waiting) => waiting.push_back(Waiting {
-                key: resolution.key.clone(),
-                entry,
-            }),
-            Lanes::Known { lanes, turn } => {
-                self.to_lane(lanes, turn, resolution, resolution.key.as_ref(), entry);
-            }
+        if let Some(lanes) = all.get_mut(target) {
+            self.add(target, lanes, entry);
         }
     }
 
-    fn to_lane(
-        self: &Arc<Self>,
-        lanes: &mut [Option<Arc<Lane>>],
-        turn: &mut usize,
-        resolution: &Resolution,
-        key: Option<&PartitionKey>,
-        entry: Entry,
-    ) {
-        let partition = match key {
+    fn add(self: &Arc<Self>, target: &Target, lanes: &mut Lanes, entry: Entry) {
+        let (lanes, turn, rule, plan) = match lanes {
+            Lanes::Pending(waiting) => return waiting.push_back(entry),
+            Lanes::Known {
+                lanes,
+                turn,
+                rule,
+                plan,
+            } => (lanes, turn, rule, plan),
+        };
+        let partition = match &entry.key {
             Some(key) => key.partition(lanes.len() as u32) as usize,
             None => {
                 *turn = (*turn + 1) % lanes.len();
@@ -203,68 +228,105 @@ impl Ingest {
         };
         let lane = place.get_or_insert_with(|| {
             let triple = Triple {
-                target: resolution.target.clone(),
+                target: target.clone(),
                 partition: partition as u32,
             };
-            Lane::new(triple, resolution.rule, resolution.plan.clone(), self)
+            Lane::new(triple, *rule, plan.clone(), None, Arc::downgrade(self))
         });
         lane.push(self, entry);
     }
 
-    /// Asks Iggy for a topic until it is known whether it exists, then sends what waits to its lanes, in order.
-    async fn look_up(self: Arc<Self>, resolution: Resolution) {
-        let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
-        let info = loop {
-            let asked = tokio::select! {
-                biased;
-                // Dropping what waits fails it.
-                () = self.stop.cancelled() => return drop(self.take_pending(&resolution.target)),
-                asked = self.targets.ensure(resolution.rule, &resolution.target, &resolution.plan) => asked,
-            };
-            match asked {
-                Ok(info) => break info,
-                Err(error) if error.is_transient() => {
-                    if backoff.is_fresh() {
-                        tracing::warn!(%error, "target not known yet; Iggy is asked again until it answers");
-                    }
-                    sleep(backoff.next_pause()).await;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "publishes refused");
-                    let waiting = self.take_pending(&resolution.target);
-                    return waiting
-                        .into_iter()
-                        .for_each(|waiting| waiting.entry.ticket.refused());
-                }
+    /// Asks Iggy for a topic until it is known whether it exists, then sends what waits to its lanes: first what `retiring`
+    /// lanes give back, then what has come since, in order.
+    fn look_up(
+        self: &Arc<Self>,
+        target: Target,
+        rule: RuleId,
+        plan: TopicPlan,
+        retiring: Vec<Arc<Lane>>,
+    ) {
+        let ingest = self.clone();
+        self.tasks.spawn(async move {
+            let mut given_back = Vec::new();
+            for lane in retiring {
+                given_back.extend(lane.retire().await);
             }
-        };
-        let mut all = self.lanes.lock();
-        let Some(Lanes::Pending(waiting)) = all.remove(&resolution.target) else {
-            return;
-        };
-        let mut lanes = vec![None; info.partitions.max(1) as usize];
-        let mut turn = 0;
-        for Waiting { key, entry } in waiting {
-            self.to_lane(&mut lanes, &mut turn, &resolution, key.as_ref(), entry);
-        }
-        all.insert(resolution.target, Lanes::Known { lanes, turn });
+            let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+            let info = loop {
+                let asked = tokio::select! {
+                    biased;
+                    // Dropping what waits fails it.
+                    () = ingest.stop.cancelled() => return drop(ingest.take_pending(&target)),
+                    asked = ingest.targets.ensure(rule, &target, &plan) => asked,
+                };
+                match asked {
+                    Ok(info) => break info,
+                    Err(error) if error.is_transient() => {
+                        if backoff.is_fresh() {
+                            tracing::warn!(%error, "target not known yet; Iggy is asked again until it answers");
+                        }
+                        sleep(backoff.next_pause()).await;
+                    }
+                    Err(error) => {
+                        let waiting = ingest.take_pending(&target);
+                        for entry in given_back.into_iter().chain(waiting) {
+                            ingest.unstorable(entry, (&error).into(), Some(rule), &error);
+                        }
+                        return;
+                    }
+                }
+            };
+            let mut all = ingest.lanes.lock();
+            let Some(Lanes::Pending(waiting)) = all.remove(&target) else {
+                return;
+            };
+            let mut lanes = Lanes::known(info.partitions, rule, plan);
+            for entry in given_back.into_iter().chain(waiting) {
+                ingest.add(&target, &mut lanes, entry);
+            }
+            all.insert(target, lanes);
+        });
     }
 
-    fn take_pending(&self, target: &Target) -> VecDeque<Waiting> {
+    fn take_pending(&self, target: &Target) -> VecDeque<Entry> {
         match self.lanes.lock().remove(target) {
             Some(Lanes::Pending(waiting)) => waiting,
             _ => VecDeque::new(),
         }
     }
 
-    /// Iggy says that the topic has another number of partitions now. Keys move with it; records already in a lane stay.
-    fn repartition(&self, target: &Target, partitions: u32) {
-        if let Some(Lanes::Known { lanes, .. }) = self.lanes.lock().get_mut(target)
-            && lanes.len() != partitions as usize
-        {
-            tracing::warn!(%target, before = lanes.len(), now = partitions, "the number of partitions has changed");
-            lanes.resize(partitions.max(1) as usize, None);
+    /// Iggy says how many partitions the topic has now. If it is another number, keys move: every lane gives back what it
+    /// has not appended, and all of it goes to new lanes.
+    fn repartition(self: &Arc<Self>, target: &Target, partitions: u32) {
+        let mut all = self.lanes.lock();
+        let Some(Lanes::Known {
+            lanes, rule, plan, ..
+        }) = all.get_mut(target)
+        else {
+            return;
+        };
+        if lanes.len() == partitions.max(1) as usize {
+            return;
         }
+        tracing::warn!(%target, before = lanes.len(), now = partitions, "the number of partitions has changed, and keys move with it");
+        self.counters.repartitions.increment();
+        let retiring: Vec<_> = std::mem::take(lanes).into_iter().flatten().collect();
+        // At once, so that the lane that has found it does not try its partition again.
+        retiring.iter().for_each(|lane| lane.begin_to_retire());
+        let (rule, plan) = (*rule, plan.clone());
+        all.insert(target.clone(), Lanes::Pending(VecDeque::new()));
+        self.look_up(target.clone(), rule, plan, retiring);
+    }
+
+    /// Asks Iggy whether the topic still has as many partitions as its lanes.
+    fn check_partitions(self: &Arc<Self>, target: &Target) {
+        let (ingest, target) = (self.clone(), target.clone());
+        self.tasks.spawn(async move {
+            if let Ok(Some(info)) = ingest.log.topic(&target).await {
+                ingest.targets.learn(&target, info);
+                ingest.repartition(&target, info.partitions);
+            }
+        });
     }
 
     /// The topic is gone: its lanes end with what they have, and who publishes to it next asks Iggy again.
@@ -273,6 +335,60 @@ impl Ingest {
         if matches!(all.get(target), Some(Lanes::Known { .. })) {
             all.remove(target);
         }
+    }
+
+    /// The lane has nothing to do.
+    fn drop_idle(&self, lane: &Lane) {
+        let mut all = self.lanes.lock();
+        let target = &lane.triple.target;
+        let Some(Lanes::Known { lanes, .. }) = all.get_mut(target) else {
+            return;
+        };
+        let place = lanes.get_mut(lane.triple.partition as usize);
+        // Nothing can be pushed meanwhile: that needs the lock.
+        if let Some(place) = place
+            && place
+                .as_ref()
+                .is_some_and(|known| std::ptr::eq(&**known, lane) && known.is_idle())
+        {
+            *place = None;
+        }
+    }
+
+    /// The message can never be stored where it should.
+    fn unstorable(
+        self: &Arc<Self>,
+        mut entry: Entry,
+        reason: Reason,
+        rule: Option<RuleId>,
+        why: &dyn fmt::Display,
+    ) {
+        let publisher = entry.ticket.publisher().clone();
+        if let Some(left_out) = self.refusals.allow(Instant::now()) {
+            let topic = envelope::topic_text(&entry.record);
+            tracing::warn!(
+                client = %publisher.client, peer = %publisher.peer, topic, reason = reason.name(), %why, left_out,
+                "publish refused"
+            );
+        }
+        if let Some(first) = entry.ticket.dead_letter() {
+            // The dead-letter topic cannot take it either.
+            self.counters.dead_letters_failed.increment();
+            return entry.ticket.refused(first);
+        }
+        let Some(lane) = &self.dead_letters else {
+            return entry.ticket.refused(reason);
+        };
+        if !entry.ticket.has_slot() && lane.queued() >= self.limits.dead_letter_rate as usize {
+            self.counters.dead_letters_dropped.increment();
+            return entry.ticket.refused(reason);
+        }
+        let rule = rule.map(|rule| rule.to_string());
+        let client = &publisher.client;
+        envelope::mark_refused(&mut entry.record, reason.name(), rule.as_deref(), client);
+        entry.ticket.to_dead_letter(reason);
+        entry.key = None;
+        lane.push(self, entry);
     }
 
     /// Lets what is queued finish, at most for `grace`; what is not finished then has failed.
@@ -286,6 +402,17 @@ impl Ingest {
         }
         self.stop.cancel();
         self.tasks.wait().await;
+    }
+}
+
+impl Lanes {
+    fn known(partitions: u32, rule: RuleId, plan: TopicPlan) -> Self {
+        Self::Known {
+            lanes: vec![None; partitions.max(1) as usize],
+            turn: 0,
+            rule,
+            plan,
+        }
     }
 }
 

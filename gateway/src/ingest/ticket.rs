@@ -3,67 +3,146 @@
 //! What always holds: every PUBLISH that was received has one ticket, and every ticket ends in exactly one counted
 //! outcome (N7); one that is dropped unsettled, in whatever way its holder ended, counts as failed and never as stored.
 
+use std::fmt;
 use std::sync::Arc;
 
-use super::acks::{Acks, Verdict};
+use super::acks::{Evidence, Verdict, Why};
 use super::lane::Committed;
-use crate::mqtt::PacketId;
-use crate::observe::Counters;
+use super::publisher::Publisher;
+use super::refusal::Reason;
+use crate::config::OnDenied;
 
 /// See the module.
 #[must_use = "a ticket that is dropped means that its publish failed"]
 pub struct Ticket {
-    counters: Arc<Counters>,
-    /// Who waits for an acknowledgement, and the slot's number; `None` for QoS 0.
-    waiting: Option<(Arc<Acks>, u64)>,
+    publisher: Arc<Publisher>,
+    /// The slot of its acknowledgement; `None` for QoS 0, and for one sent again while its first copy has a slot.
+    slot: Option<u64>,
+    /// Why it goes to the dead-letter topic, if it does.
+    dead_letter: Option<Reason>,
     settled: bool,
 }
 
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket")
+            .field("client", &self.publisher.client)
+            .field("slot", &self.slot)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Ticket {
-    /// The ticket of a PUBLISH that has arrived now. With a packet id (QoS 1) it takes the next slot of `acks`.
-    pub fn new(counters: &Arc<Counters>, acks: &Arc<Acks>, packet_id: Option<PacketId>) -> Self {
-        counters.publishes_received.increment();
-        let waiting = packet_id.map(|id| (acks.clone(), acks.expect(id)));
+    /// The ticket of a PUBLISH that has arrived now.
+    pub(super) fn new(publisher: &Arc<Publisher>, slot: Option<u64>) -> Self {
         Self {
-            counters: counters.clone(),
-            waiting,
+            publisher: publisher.clone(),
+            slot,
+            dead_letter: None,
             settled: false,
         }
     }
 
-    fn settle(mut self, verdict: Verdict) {
+    #[cfg(test)]
+    pub(super) fn for_tests() -> Self {
+        let mut ticket = Self::new(&Publisher::for_tests(), None);
+        // Nothing was received.
+        ticket.settled = true;
+        ticket
+    }
+
+    /// Whose it is.
+    pub fn publisher(&self) -> &Arc<Publisher> {
+        &self.publisher
+    }
+
+    /// Whether it is to be acknowledged.
+    pub fn has_slot(&self) -> bool {
+        self.slot.is_some()
+    }
+
+    fn settle(&mut self, verdict: Verdict) {
         self.settled = true;
-        if let Some((acks, number)) = &self.waiting {
-            acks.settle(*number, verdict);
+        if let Some(number) = self.slot {
+            self.publisher.settle(number, verdict);
         }
     }
 
-    /// It is stored.
-    pub fn stored(self, evidence: Committed) {
-        self.counters.publishes_stored.increment();
-        self.settle(Verdict::Acknowledge(evidence));
+    fn count_refused(&self, reason: Reason) {
+        let counters = &self.publisher.counters;
+        counters.publishes_refused.increment();
+        reason.counter(counters).increment();
     }
 
-    /// It can never be stored, or is not allowed: a QoS 0 publish is dropped, a QoS 1 publish closes its connection.
-    pub fn refused(self) {
-        self.counters.publishes_refused.increment();
-        self.settle(Verdict::Close);
+    /// It is stored: where it should be, or in the dead-letter topic.
+    pub fn stored(mut self, evidence: Committed) {
+        let counters = &self.publisher.counters;
+        match self.dead_letter {
+            None => counters.publishes_stored.increment(),
+            Some(reason) => {
+                counters.dead_letters.increment();
+                self.count_refused(reason);
+            }
+        }
+        self.settle(Verdict::Acknowledge(Evidence::Committed(evidence)));
+    }
+
+    /// It is the same message as one that is stored.
+    pub(super) fn stored_already(self, evidence: Committed) {
+        self.publisher.counters.publishes_deduplicated.increment();
+        self.stored(evidence);
+    }
+
+    /// It is the same message as one that has ended with `verdict`.
+    pub(super) fn as_its_first(mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Acknowledge(Evidence::Committed(evidence)) => self.stored_already(evidence),
+            Verdict::Acknowledge(Evidence::Waived) => {
+                self.count_refused(Reason::NoIngestRole);
+                self.settle(verdict);
+            }
+            // Failed, for this copy of it.
+            Verdict::Close(_) => drop(self),
+        }
+    }
+
+    /// It cannot be stored where it should, and goes to the dead-letter topic.
+    pub(super) fn to_dead_letter(&mut self, reason: Reason) {
+        self.dead_letter = Some(reason);
+    }
+
+    /// Why it goes to the dead-letter topic, if it does.
+    pub(super) fn dead_letter(&self) -> Option<Reason> {
+        self.dead_letter
+    }
+
+    /// It can never be stored: a QoS 0 publish is dropped, a QoS 1 publish closes its connection.
+    pub fn refused(mut self, reason: Reason) {
+        self.count_refused(reason);
+        self.settle(Verdict::Close(Why::Refused(reason)));
+    }
+
+    /// Its client may not publish it.
+    pub fn denied(mut self, reason: Reason, then: OnDenied) {
+        self.count_refused(reason);
+        self.settle(match then {
+            OnDenied::Close => Verdict::Close(Why::Refused(reason)),
+            OnDenied::Acknowledge => Verdict::Acknowledge(Evidence::Waived),
+        });
     }
 
     /// It was QoS 0 and there was no room for it.
-    pub fn shed(self) {
-        self.counters.publishes_shed.increment();
-        self.settle(Verdict::Close);
+    pub fn shed(mut self) {
+        self.publisher.counters.publishes_shed.increment();
+        self.settle(Verdict::Close(Why::Failed));
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.settled {
-            self.counters.publishes_failed.increment();
-            if let Some((acks, number)) = &self.waiting {
-                acks.settle(*number, Verdict::Close);
-            }
+            self.publisher.counters.publishes_failed.increment();
+            self.settle(Verdict::Close(Why::Failed));
         }
     }
 }

@@ -393,7 +393,7 @@ impl Compiler<'_> {
                         let span = rule.map(|(_, rule)| rule.span.clone());
                         (span.unwrap_or_default(), id.to_string())
                     }
-                    RuleId::Fallback | RuleId::Foreign(_) => {
+                    RuleId::Fallback | RuleId::DeadLetter | RuleId::Foreign(_) => {
                         let span = map.default_topic.text().map(Text::span);
                         (span.unwrap_or_default(), "default_topic".to_owned())
                     }

@@ -26,6 +26,11 @@ pub const DUP: &str = "mqtt.dup";
 /// Truth value, only when true: the payload was empty.
 pub const EMPTY: &str = "mqtt.empty";
 
+/// Text, in the dead-letter topic only: why the message could not be stored where it should.
+pub const REFUSED: &str = "mqtt.refused";
+/// Text, in the dead-letter topic only: the rule of the topic map that took the message, if one did.
+pub const REFUSED_RULE: &str = "mqtt.refused.rule";
+
 /// What stands for an empty payload.
 const EMPTY_PAYLOAD: &[u8] = &[0];
 
@@ -166,6 +171,25 @@ pub fn seal(publish: &Published<'_>, id: u128, wanted: HeaderSet) -> Record {
         id,
         headers,
         payload,
+    }
+}
+
+/// Makes a sealed record one for the dead-letter topic. Its publisher is in it however headers are narrowed.
+pub fn mark_refused(record: &mut Record, reason: &'static str, rule: Option<&str>, by: &ClientId) {
+    let headers = &mut record.headers;
+    let mut set = |key: &'static str, value| headers.insert(ByteString::from_static(key), value);
+    set(REFUSED, text(reason));
+    if let Some(rule) = rule {
+        set(REFUSED_RULE, text(rule));
+    }
+    set(CLIENT_ID, text(by.as_str()));
+}
+
+/// The beginning of the topic of a sealed record, for log lines.
+pub fn topic_text(record: &Record) -> &str {
+    match record.headers.get(TOPIC) {
+        Some(HeaderValue::Text(topic)) => topic,
+        _ => "",
     }
 }
 

@@ -65,6 +65,8 @@ pub enum RuleId {
     Rule(usize),
     /// `default_stream` and `default_topic`.
     Fallback,
+    /// Not the map: the topic for messages that cannot be stored where they should.
+    DeadLetter,
     /// The `[[foreign]]` table with this number in the file, counted from 1.
     Foreign(usize),
 }
@@ -74,6 +76,7 @@ impl fmt::Display for RuleId {
         match self {
             Self::Rule(number) => write!(f, "rule {number}"),
             Self::Fallback => f.write_str("the fallback"),
+            Self::DeadLetter => f.write_str("the dead-letter topic"),
             Self::Foreign(number) => write!(f, "foreign {number}"),
         }
     }

@@ -16,7 +16,7 @@ use super::incoming::{Incoming, Read};
 use super::subscriptions::Subscriptions;
 use super::{Context, End, EndSignal, Live, writer};
 use crate::delivery::Outbox;
-use crate::ingest::{AckWriter, Acks, Ticket};
+use crate::ingest::{AckWriter, Publisher, Reason, Received, Why};
 use crate::mqtt::{ClientId, PacketId, QoS};
 use crate::observe::Counters;
 use crate::wire::{
@@ -74,7 +74,7 @@ pub async fn serve<R, W>(
             return turn_away(refused, &counters, incoming.into_stream(), write, peer).await;
         }
     };
-    let mut connection = Connection::enter(&context, client, max_silence);
+    let mut connection = Connection::enter(&context, client, peer, max_silence);
     let outbox = connection.outbox.clone();
     let end = connection.end.clone();
     if context.stopping.is_cancelled() {
@@ -94,7 +94,7 @@ pub async fn serve<R, W>(
             ended = reading => ended,
         }
     };
-    connection.count(&ended, peer);
+    connection.count(&ended, incoming.is_broken_by_publish());
     match ended {
         Ended::Write(_) | Ended::Lost => {}
         // It is not the client's doing: what it has sent is finished and acknowledged, what waits for it is sent.
@@ -102,7 +102,7 @@ pub async fn serve<R, W>(
             let finish = async {
                 tokio::select! {
                     biased;
-                    () = connection.acks.below(1) => {}
+                    () = connection.publisher.below(1) => {}
                     _ = writer::write_all(&outbox, &mut write, stall, &counters) => {}
                 }
                 writer::flush(&outbox, &mut write, true, stall, &counters).await
@@ -158,9 +158,10 @@ async fn turn_away<R, W>(
 struct Connection {
     context: Arc<Context>,
     client: ClientId,
+    peer: SocketAddr,
     max_silence: Option<Duration>,
     outbox: Arc<Outbox>,
-    acks: Arc<Acks>,
+    publisher: Arc<Publisher>,
     end: Arc<EndSignal>,
     subscriptions: Subscriptions,
 }
@@ -179,13 +180,18 @@ impl AckWriter for Answers {
         }
     }
 
-    fn close(&self) {
-        self.end.end(End::PublishNotStored);
+    fn close(&self, why: Why) {
+        self.end.end(End::PublishNotStored(why));
     }
 }
 
 impl Connection {
-    fn enter(context: &Arc<Context>, client: ClientId, max_silence: Option<Duration>) -> Self {
+    fn enter(
+        context: &Arc<Context>,
+        client: ClientId,
+        peer: SocketAddr,
+        max_silence: Option<Duration>,
+    ) -> Self {
         let counters = context.counters.clone();
         let outbox = Arc::new(Outbox::new(
             context.sessions.next_id(),
@@ -195,27 +201,44 @@ impl Connection {
             Instant::now(),
         ));
         let end = Arc::new(EndSignal::default());
-        let acks = Acks::new(Arc::new(Answers {
-            outbox: outbox.clone(),
-            end: end.clone(),
-            counters: counters.clone(),
-        }));
         let live = Live {
             outbox: outbox.clone(),
             end: end.clone(),
             subscriptions: Arc::default(),
+            publisher: Arc::default(),
         };
         let subscriptions =
             Subscriptions::new(context.clone(), outbox.clone(), live.subscriptions.clone());
-        if context.sessions.enter(&client, live) {
-            counters.takeovers.increment();
-        }
+        let own_publisher = live.publisher.clone();
+        let older = context.sessions.enter(&client, live);
+        let before = match older {
+            Some(older) => {
+                counters.takeovers.increment();
+                older.publisher.get().cloned()
+            }
+            None => context.departed.take(&client, Instant::now()),
+        };
+        let answers = Answers {
+            outbox: outbox.clone(),
+            end: end.clone(),
+            counters: counters.clone(),
+        };
+        let publisher = Publisher::new(
+            client.clone(),
+            peer,
+            counters,
+            context.config.limits.dedup_window,
+            before,
+            Box::new(answers),
+        );
+        let _ = own_publisher.set(publisher.clone());
         Self {
             context: context.clone(),
             client,
+            peer,
             max_silence,
             outbox,
-            acks,
+            publisher,
             end,
             subscriptions,
         }
@@ -244,7 +267,13 @@ impl Connection {
                 }
             };
             match packet {
-                Packet::Publish(publish) => self.publish(publish).await,
+                Packet::Publish(publish) => {
+                    if let Err(violation) = self.publish(publish).await {
+                        self.context.counters.publishes_received.increment();
+                        self.context.counters.publishes_protocol_error.increment();
+                        return Ended::Violation(violation);
+                    }
+                }
                 Packet::PubAck(id) => self.outbox.acknowledge(id, Instant::now()),
                 Packet::Subscribe(subscribe) => self.subscribe(subscribe).await,
                 Packet::Unsubscribe(unsubscribe) => self.unsubscribe(&unsubscribe),
@@ -255,22 +284,27 @@ impl Connection {
                 // The decoder lets only the first packet be a CONNECT.
                 Packet::Connect(_) => return Ended::Violation(Violation::SecondConnect),
             }
-            self.acks.below(window).await;
+            self.publisher.below(window).await;
             self.outbox.control_below(MAX_CONTROL_BYTES).await;
             // Also the end of a time in which we did not listen: the client's clock begins anew.
             heard = Instant::now();
         }
     }
 
-    async fn publish(&self, publish: Publish) {
-        let ticket = Ticket::new(&self.context.counters, &self.acks, publish.packet_id);
+    async fn publish(&self, publish: Publish) -> Result<(), Violation> {
+        let ticket = match self.publisher.receive(&publish) {
+            Received::New(ticket) => ticket,
+            Received::Known => return Ok(()),
+            Received::Conflict(id) => return Err(Violation::PacketIdInUse(id)),
+        };
         match self.context.ingest.load_full() {
-            Some(ingest) => ingest.submit(publish, &self.client, ticket).await,
+            Some(ingest) => ingest.submit(publish, ticket).await,
             None => {
                 tracing::info!(client = %self.client, "publish refused: no source connector is attached to this gateway");
-                ticket.refused();
+                ticket.denied(Reason::NoIngestRole, self.context.config.ingest.on_denied);
             }
         }
+        Ok(())
     }
 
     async fn subscribe(&mut self, subscribe: Subscribe) {
@@ -306,8 +340,8 @@ impl Connection {
             .control(|out| encode::unsuback(unsubscribe.packet_id, out));
     }
 
-    fn count(&self, ended: &Ended, peer: SocketAddr) {
-        let client = &self.client;
+    fn count(&self, ended: &Ended, broken_publish: bool) {
+        let (client, peer) = (&self.client, self.peer);
         let counters = &self.context.counters;
         match ended {
             Ended::Disconnected => tracing::debug!(%client, %peer, "disconnected"),
@@ -318,37 +352,38 @@ impl Connection {
             }
             Ended::Violation(violation) => {
                 counters.violations.increment();
-                if is_of_a_publish(violation) {
+                if broken_publish {
                     counters.publishes_received.increment();
                     counters.publishes_protocol_error.increment();
                 }
+                // It will send the same bytes again.
+                self.flaps(violation.reason());
                 tracing::warn!(%client, %peer, reason = %violation, "closed: protocol error");
             }
             Ended::Write(error) => tracing::info!(%client, %peer, %error, "closed: writing failed"),
             Ended::Told(end) => {
-                if *end == End::Silent {
-                    counters.evictions.increment();
+                match end {
+                    End::Silent => counters.evictions.increment(),
+                    End::PublishNotStored(why @ Why::Refused(_)) => self.flaps(why.name()),
+                    _ => {}
                 }
                 tracing::info!(%client, %peer, reason = end.reason(), "closed");
             }
         }
     }
-}
 
-/// Whether the packet that broke the protocol was a PUBLISH for sure. Other violations can be of any packet.
-fn is_of_a_publish(violation: &Violation) -> bool {
-    matches!(
-        violation,
-        Violation::PublishQos2
-            | Violation::PublishQos3
-            | Violation::DupWithQos0
-            | Violation::Topic(_)
-    )
+    fn flaps(&self, reason: &'static str) {
+        self.context
+            .flaps
+            .closed(&self.client, reason, Instant::now());
+    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.outbox.close();
-        self.context.sessions.leave(&self.client, self.outbox.id());
+        if self.context.sessions.leave(&self.client, self.outbox.id()) {
+            self.context.departed.add(&self.publisher, Instant::now());
+        }
     }
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tokio::io::AsyncRead;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Context;
 use super::incoming::{Incoming, Read};
@@ -51,6 +51,18 @@ pub enum Refused {
     /// Iggy has been away for longer than `iggy_grace`.
     #[error("Iggy has not been reachable for {0:?}")]
     IggyAway(Duration),
+    /// It is closed for the same reason again and again.
+    #[error(
+        "client {client}: closed for {reason} flap_limit times within a minute, and kept out for {remaining:?} more; see why its messages are refused"
+    )]
+    Flapping {
+        /// Who.
+        client: String,
+        /// Why it is closed.
+        reason: &'static str,
+        /// How long it is kept out.
+        remaining: Duration,
+    },
     /// There are as many connections as are allowed.
     #[error(
         "{0} connections are open, which is the limit {1}; raise it, or find out who opens so many"
@@ -67,7 +79,9 @@ impl Refused {
             Self::PersistentSession { .. } | Self::Will { .. } => {
                 Some(ConnectReturnCode::NotAuthorized)
             }
-            Self::IggyAway(_) | Self::TooMany(..) => Some(ConnectReturnCode::ServerUnavailable),
+            Self::IggyAway(_) | Self::Flapping { .. } | Self::TooMany(..) => {
+                Some(ConnectReturnCode::ServerUnavailable)
+            }
         }
     }
 }
@@ -102,6 +116,16 @@ pub async fn admit<R: AsyncRead + Unpin>(
         && away >= context.config.iggy.grace
     {
         return Err(Refused::IggyAway(away));
+    }
+    if let Some(client) = &connect.client_id
+        && let Some(flapping) = context.flaps.check(client, Instant::now())
+    {
+        context.counters.connects_flapping.increment();
+        return Err(Refused::Flapping {
+            client: name(),
+            reason: flapping.reason,
+            remaining: flapping.remaining,
+        });
     }
     let max_silence = max_silence(connect.keep_alive, context.config.limits.max_keep_alive);
     Ok(Admitted {

@@ -49,6 +49,11 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         self.decoder.decode(&mut self.buffer)
     }
 
+    /// Whether the packet that broke the protocol is a PUBLISH.
+    pub fn is_broken_by_publish(&self) -> bool {
+        self.decoder.is_broken_by_publish()
+    }
+
     /// Waits for more bytes. May be dropped while it waits; nothing is lost.
     pub async fn more(&mut self) -> Read {
         self.buffer.reserve(self.read);

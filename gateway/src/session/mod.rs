@@ -6,8 +6,8 @@
 //! older one cannot touch it, because both are told apart by their [`ConnectionId`].
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -17,13 +17,16 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::delivery::{ConnectionId, Delivery, Outbox};
 use crate::health::Health;
-use crate::ingest::Ingest;
+use crate::ingest::{Departed, Ingest, Publisher, Why};
 use crate::mapping::Resolver;
 use crate::mqtt::ClientId;
 use crate::observe::Counters;
 use crate::targets::Targets;
 
+use flaps::Flaps;
+
 pub mod connection;
+pub mod flaps;
 pub mod gate;
 pub mod incoming;
 pub mod subscriptions;
@@ -49,6 +52,10 @@ pub struct Context {
     pub role_added: Notify,
     /// Who is connected.
     pub sessions: Sessions,
+    /// Who was, as far as what they publish is concerned.
+    pub departed: Departed,
+    /// Who is closed again and again.
+    pub flaps: Flaps,
     /// Bytes queued in all outboxes.
     pub outbox_total: Arc<AtomicUsize>,
     /// Cancelled when the gateway stops: nobody comes in any more.
@@ -61,7 +68,7 @@ pub enum End {
     /// The same client id has connected again.
     TakenOver,
     /// A QoS 1 PUBLISH of its cannot be acknowledged.
-    PublishNotStored,
+    PublishNotStored(Why),
     /// It owed an acknowledgement for `ack_timeout`.
     Silent,
     /// The delivery role ended, and its subscriptions with it.
@@ -74,8 +81,9 @@ impl End {
     /// For log lines.
     pub fn reason(self) -> &'static str {
         match self {
+            Self::PublishNotStored(Why::Refused(_)) => "a QoS 1 publish was refused",
             Self::TakenOver => "the same client id has connected again",
-            Self::PublishNotStored => "a QoS 1 publish could not be stored",
+            Self::PublishNotStored(Why::Failed) => "a QoS 1 publish could not be stored",
             Self::Silent => "it has owed an acknowledgement for ack_timeout",
             Self::DeliveryEnded => "the delivery role has ended, and its subscriptions with it",
             Self::Stopping => "the gateway stops",
@@ -105,7 +113,7 @@ impl EndSignal {
 }
 
 /// A connection that is being served.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Live {
     /// What it is to get; also gives its id.
     pub outbox: Arc<Outbox>,
@@ -113,6 +121,8 @@ pub struct Live {
     pub end: Arc<EndSignal>,
     /// How many subscriptions it has.
     pub subscriptions: Arc<AtomicUsize>,
+    /// What it publishes; set when it is known who came before it.
+    pub publisher: Arc<OnceLock<Arc<Publisher>>>,
 }
 
 impl Live {
@@ -135,24 +145,25 @@ impl Sessions {
         ConnectionId(self.last.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Makes `live` the connection of `client`; an older one is told to end. Says whether there was one.
-    pub fn enter(&self, client: &ClientId, live: Live) -> bool {
+    /// Makes `live` the connection of `client`; an older one is told to end, and returned.
+    pub fn enter(&self, client: &ClientId, live: Live) -> Option<Live> {
         let older = self.live.lock().insert(client.clone(), live);
         if let Some(older) = &older {
             older.end.end(End::TakenOver);
         }
-        older.is_some()
+        older
     }
 
-    /// The connection has ended. A newer one of the same client is left alone.
-    pub fn leave(&self, client: &ClientId, connection: ConnectionId) {
+    /// The connection has ended; says whether it was the client's newest. A newer one is left alone.
+    pub fn leave(&self, client: &ClientId, connection: ConnectionId) -> bool {
         let mut live = self.live.lock();
-        if live
+        let is_newest = live
             .get(client)
-            .is_some_and(|current| current.outbox.id() == connection)
-        {
+            .is_some_and(|current| current.outbox.id() == connection);
+        if is_newest {
             live.remove(client);
         }
+        is_newest
     }
 
     /// How many clients are connected.
@@ -192,6 +203,7 @@ mod tests {
             outbox: Arc::new(outbox),
             end: Arc::default(),
             subscriptions: Arc::default(),
+            publisher: Arc::default(),
         }
     }
 
@@ -200,12 +212,12 @@ mod tests {
         let sessions = Sessions::default();
         let client = ClientId::new("x").unwrap();
         let (old, new) = (live(sessions.next_id()), live(sessions.next_id()));
-        assert!(!sessions.enter(&client, old.clone()));
-        assert!(sessions.enter(&client, new.clone()));
+        assert!(sessions.enter(&client, old.clone()).is_none());
+        assert!(sessions.enter(&client, new.clone()).is_some());
         assert_eq!(old.end.ended().await, End::TakenOver);
-        sessions.leave(&client, old.outbox.id());
+        assert!(!sessions.leave(&client, old.outbox.id()));
         assert_eq!(sessions.len(), 1);
-        sessions.leave(&client, new.outbox.id());
+        assert!(sessions.leave(&client, new.outbox.id()));
         assert!(sessions.is_empty());
     }
 }

@@ -99,6 +99,13 @@ impl Client {
         self.send(&publish(topic, payload.as_bytes(), id)).await;
     }
 
+    /// Sends a QoS 1 PUBLISH again, as after a reconnect.
+    pub(crate) async fn publish_again(&mut self, topic: &str, payload: &str, id: u16) {
+        let mut bytes = publish(topic, payload.as_bytes(), Some(id));
+        bytes[0] |= 0x08;
+        self.send(&bytes).await;
+    }
+
     pub(crate) async fn ack(&mut self, id: u16) {
         let [high, low] = id.to_be_bytes();
         self.send(&[0x40, 2, high, low]).await;

@@ -16,6 +16,7 @@ use crate::session::connection;
 mod client;
 mod delivery;
 mod ingest;
+mod outcomes;
 mod random;
 mod session;
 
@@ -51,10 +52,14 @@ impl Sim {
     }
 
     pub(crate) async fn on(log: MemoryLog, limit: impl FnOnce(&mut Limits)) -> Self {
+        Self::with(log, |config| limit(&mut config.limits)).await
+    }
+
+    pub(crate) async fn with(log: MemoryLog, configure: impl FnOnce(&mut Config)) -> Self {
         let password = ("MQTT_GATEWAY_IGGY_PASSWORD", "secret");
         let mut config = Config::load(&json!({}), [password]).unwrap();
         config.listen.clear();
-        limit(&mut config.limits);
+        configure(&mut config);
         let log = Arc::new(log);
         let map = TopicMap::compile("map.toml", MAP).unwrap();
         let gateway = Gateway::start_on(config, map, log.clone()).await.unwrap();
@@ -137,6 +142,17 @@ pub(crate) fn triple(topic: &str, partition: u32) -> Triple {
 /// The partition of a device's topic.
 pub(crate) fn device(device: &str) -> Triple {
     triple("t", crate::mapping::PartitionKey::new(device).partition(4))
+}
+
+/// The only partition of the dead-letter topic.
+pub(crate) fn dead_letters() -> Triple {
+    Triple {
+        target: Target {
+            stream: Name::new("mqtt_gateway").unwrap(),
+            topic: Name::new("dead_letter").unwrap(),
+        },
+        partition: 0,
+    }
 }
 
 /// The payloads of stored records as text.

@@ -56,6 +56,8 @@ enum State {
 pub struct Decoder {
     limits: WireLimits,
     state: State,
+    /// Whether the packet that broke the protocol is a PUBLISH.
+    broken_publish: bool,
 }
 
 impl Decoder {
@@ -64,6 +66,7 @@ impl Decoder {
         Self {
             limits,
             state: State::AwaitConnect,
+            broken_publish: false,
         }
     }
 
@@ -81,13 +84,22 @@ impl Decoder {
             State::Connected => true,
             State::Refused(violation) => return Err(violation),
         };
+        let first = buf.first().copied();
         let result = self.next_packet(buf, connected);
         match &result {
             Ok(Some(_)) => self.state = State::Connected,
             Ok(None) => {}
-            Err(violation) => self.state = State::Refused(*violation),
+            Err(violation) => {
+                self.state = State::Refused(*violation);
+                self.broken_publish = connected && first.is_some_and(|first| first >> 4 == 3);
+            }
         }
         result
+    }
+
+    /// Whether the protocol was broken by a PUBLISH.
+    pub fn is_broken_by_publish(&self) -> bool {
+        self.broken_publish
     }
 
     fn next_packet(

@@ -4,7 +4,7 @@
 //! [`Violation::reason`] what is counted, `Display` what is logged (with the clause of the standard, without anything that
 //! the client could have put secrets in).
 
-use crate::mqtt::{MAX_CLIENT_ID_BYTES, TopicError};
+use crate::mqtt::{MAX_CLIENT_ID_BYTES, PacketId, TopicError};
 use crate::wire::ConnectReturnCode;
 
 /// Why a packet was refused. The connection cannot go on after any of these.
@@ -184,6 +184,11 @@ pub enum Violation {
         /// As sent.
         byte: u8,
     },
+    /// 2.3.1
+    #[error(
+        "packet id {0} again while it waits for its PUBACK, with another message [MQTT-2.3.1-2]"
+    )]
+    PacketIdInUse(PacketId),
     /// Longer than [`max_topic_length`](crate::wire::WireLimits::max_topic_length).
     #[error("a topic of {length} bytes, more than max_topic_length ({max} bytes)")]
     TopicTooLong {
@@ -251,6 +256,7 @@ impl Violation {
             Self::Filter(_) => "filter",
             Self::NoFilters { .. } => "no_filters",
             Self::RequestedQos { .. } => "requested_qos",
+            Self::PacketIdInUse(_) => "packet_id_in_use",
             Self::TopicTooLong { .. } => "topic_too_long",
             Self::TooManyLevels { .. } => "too_many_levels",
         }
