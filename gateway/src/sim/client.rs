@@ -68,6 +68,21 @@ pub(crate) fn publish(topic: &str, payload: &[u8], id: Option<u16>) -> Vec<u8> {
     packet(if id.is_some() { 0x32 } else { 0x30 }, &body)
 }
 
+pub(crate) fn connect(id: &str, keep_alive: u16) -> Vec<u8> {
+    let mut body = string("MQTT");
+    body.extend([4, 2]);
+    body.extend(keep_alive.to_be_bytes());
+    body.extend(string(id));
+    packet(0x10, &body)
+}
+
+/// A QoS 1 PUBLISH that is sent again.
+pub(crate) fn publish_again(topic: &str, payload: &[u8], id: u16) -> Vec<u8> {
+    let mut bytes = publish(topic, payload, Some(id));
+    bytes[0] |= 0x08;
+    bytes
+}
+
 impl Client {
     pub(crate) fn new(stream: DuplexStream) -> Self {
         let (read, write) = tokio::io::split(stream);
@@ -82,12 +97,41 @@ impl Client {
         self.write.write_all(bytes).await.unwrap();
     }
 
+    /// Sends and says whether all of it was taken: not so if the gateway has closed the connection.
+    pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.write.write_all(bytes).await.is_ok()
+    }
+
+    /// Sends `bytes`, reading meanwhile, until `count` packets have come.
+    pub(crate) async fn send_and_take(&mut self, bytes: &[u8], count: usize) -> Vec<Got> {
+        let Self {
+            read,
+            write,
+            buffer,
+        } = self;
+        let taking = async {
+            let mut taken = Vec::with_capacity(count);
+            while taken.len() < count {
+                taken.push(
+                    read_packet(read, buffer)
+                        .await
+                        .expect("the connection ended"),
+                );
+            }
+            taken
+        };
+        let (sent, taken) = tokio::join!(write.write_all(bytes), taking);
+        sent.unwrap();
+        taken
+    }
+
+    /// Says that nothing more will be sent, and goes on reading.
+    pub(crate) async fn close_half(&mut self) {
+        let _ = self.write.shutdown().await;
+    }
+
     pub(crate) async fn send_connect(&mut self, id: &str, keep_alive: u16) {
-        let mut body = string("MQTT");
-        body.extend([4, 2]);
-        body.extend(keep_alive.to_be_bytes());
-        body.extend(string(id));
-        self.send(&packet(0x10, &body)).await;
+        self.send(&connect(id, keep_alive)).await;
     }
 
     pub(crate) async fn connect(&mut self, id: &str) {
@@ -101,9 +145,8 @@ impl Client {
 
     /// Sends a QoS 1 PUBLISH again, as after a reconnect.
     pub(crate) async fn publish_again(&mut self, topic: &str, payload: &str, id: u16) {
-        let mut bytes = publish(topic, payload.as_bytes(), Some(id));
-        bytes[0] |= 0x08;
-        self.send(&bytes).await;
+        self.send(&publish_again(topic, payload.as_bytes(), id))
+            .await;
     }
 
     pub(crate) async fn ack(&mut self, id: u16) {
@@ -135,7 +178,7 @@ impl Client {
 
     /// The next packet; panics if none comes within a minute or the connection ends.
     pub(crate) async fn next(&mut self) -> Got {
-        timeout(Duration::from_secs(60), self.read_packet())
+        timeout(Duration::from_secs(60), self.try_next())
             .await
             .expect("no packet within a minute")
             .expect("the connection ended")
@@ -143,13 +186,13 @@ impl Client {
 
     /// Whether nothing comes for `time`.
     pub(crate) async fn is_quiet_for(&mut self, time: Duration) -> bool {
-        timeout(time, self.read_packet()).await.is_err()
+        timeout(time, self.try_next()).await.is_err()
     }
 
     /// Reads on until the end; panics if there is none within two minutes.
     pub(crate) async fn rest(&mut self) -> Vec<Got> {
         let mut rest = Vec::new();
-        while let Some(got) = timeout(Duration::from_secs(120), self.read_packet())
+        while let Some(got) = timeout(Duration::from_secs(120), self.try_next())
             .await
             .expect("no end within two minutes")
         {
@@ -167,54 +210,59 @@ impl Client {
         got
     }
 
-    async fn read_packet(&mut self) -> Option<Got> {
-        loop {
-            if let Some(got) = self.parse() {
-                return Some(got);
-            }
-            let mut bytes = [0; 4_096];
-            match self.read.read(&mut bytes).await {
-                Ok(0) | Err(_) => return None,
-                Ok(n) => self.buffer.extend(&bytes[..n]),
-            }
-        }
+    /// The next packet; nothing if the connection has ended. May be dropped while it waits.
+    pub(crate) async fn try_next(&mut self) -> Option<Got> {
+        read_packet(&mut self.read, &mut self.buffer).await
     }
+}
 
-    fn parse(&mut self) -> Option<Got> {
-        let bytes = self.buffer.make_contiguous();
-        let mut length = 0;
-        let mut at = 1;
-        loop {
-            let byte = *bytes.get(at)?;
-            length |= usize::from(byte & 0x7f) << (7 * (at - 1));
-            at += 1;
-            if byte & 0x80 == 0 {
-                break;
+async fn read_packet(read: &mut ReadHalf<DuplexStream>, buffer: &mut VecDeque<u8>) -> Option<Got> {
+    loop {
+        if let Some(got) = parse(buffer) {
+            return Some(got);
+        }
+        let mut bytes = [0; 4_096];
+        match read.read(&mut bytes).await {
+            Ok(0) | Err(_) => return None,
+            Ok(n) => buffer.extend(&bytes[..n]),
+        }
+    }
+}
+
+fn parse(buffer: &mut VecDeque<u8>) -> Option<Got> {
+    let bytes = buffer.make_contiguous();
+    let mut length = 0;
+    let mut at = 1;
+    loop {
+        let byte = *bytes.get(at)?;
+        length |= usize::from(byte & 0x7f) << (7 * (at - 1));
+        at += 1;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    let body = bytes.get(at..at + length)?;
+    let id = |at: usize| u16::from_be_bytes([body[at], body[at + 1]]);
+    let got = match bytes[0] {
+        0x20 => Got::ConnAck(body[1]),
+        0x40 => Got::PubAck(id(0)),
+        0x90 => Got::SubAck(id(0), body[2..].to_vec()),
+        0xb0 => Got::UnsubAck(id(0)),
+        0xd0 => Got::PingResp,
+        first if first >> 4 == 3 => {
+            let topic_end = 2 + usize::from(id(0));
+            let qos = first >> 1 & 3;
+            let payload_at = if qos > 0 { topic_end + 2 } else { topic_end };
+            Got::Publish {
+                topic: String::from_utf8(body[2..topic_end].to_vec()).unwrap(),
+                payload: body[payload_at..].to_vec(),
+                qos,
+                dup: first & 8 != 0,
+                id: (qos > 0).then(|| id(topic_end)),
             }
         }
-        let body = bytes.get(at..at + length)?;
-        let id = |at: usize| u16::from_be_bytes([body[at], body[at + 1]]);
-        let got = match bytes[0] {
-            0x20 => Got::ConnAck(body[1]),
-            0x40 => Got::PubAck(id(0)),
-            0x90 => Got::SubAck(id(0), body[2..].to_vec()),
-            0xb0 => Got::UnsubAck(id(0)),
-            0xd0 => Got::PingResp,
-            first if first >> 4 == 3 => {
-                let topic_end = 2 + usize::from(id(0));
-                let qos = first >> 1 & 3;
-                let payload_at = if qos > 0 { topic_end + 2 } else { topic_end };
-                Got::Publish {
-                    topic: String::from_utf8(body[2..topic_end].to_vec()).unwrap(),
-                    payload: body[payload_at..].to_vec(),
-                    qos,
-                    dup: first & 8 != 0,
-                    id: (qos > 0).then(|| id(topic_end)),
-                }
-            }
-            other => panic!("an unexpected packet type: {other:#x}"),
-        };
-        self.buffer.drain(..at + length);
-        Some(got)
-    }
+        other => panic!("an unexpected packet type: {other:#x}"),
+    };
+    buffer.drain(..at + length);
+    Some(got)
 }

@@ -13,6 +13,8 @@ use crate::log::{Name, StoredRecord, Target, Triple};
 use crate::mapping::{TopicMap, envelope};
 use crate::session::connection;
 
+mod again;
+mod bounds;
 mod client;
 mod delivery;
 mod ingest;
