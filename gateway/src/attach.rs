@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::config::{Config, ConfigError};
 use crate::gateway::{Gateway, Role, StartError};
+use crate::ingest::runtime::Batches;
 
 /// Why a connector cannot join a gateway.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +66,7 @@ pub struct Attachment {
     name: String,
     role: Role,
     gateway: Arc<Gateway>,
+    batches: Option<Batches>,
 }
 
 /// Joins the gateway that `plugin_config` names, starting it if this is the first to join. `plugin_config` is the JSON
@@ -97,14 +99,24 @@ pub async fn attach(
     }
     tracing::info!(gateway = name, %role, "connector attached");
     *running = Some(gateway.clone());
+    let batches = match role {
+        Role::Ingest => gateway.take_batches(),
+        Role::Delivery => None,
+    };
     Ok(Attachment {
         name,
         role,
         gateway,
+        batches,
     })
 }
 
 impl Attachment {
+    /// What the connector has to hand to the connectors runtime: of a source with `produce = "runtime"`.
+    pub fn batches(&self) -> Option<&Batches> {
+        self.batches.as_ref()
+    }
+
     /// Ends the connector's part. The last to leave stops the gateway.
     pub async fn detach(self) {
         let slot = slot(&self.name);

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,15 +20,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
-use crate::config::{Config, OnUnstorable};
+use crate::config::{Config, OnUnstorable, Produce};
 use crate::delivery::{Delivery, evict_silent};
 use crate::health::{self, Health};
+use crate::ingest::runtime::{self, Batches};
 use crate::ingest::{self, Departed, Ingest};
 use crate::listener::{self, Connections};
 use crate::log::appends::Appends;
 use crate::log::iggy::{IggyLog, IggyLogConfig};
-use crate::log::{Log, LogError};
-use crate::mapping::{self, LoadError, Resolver, RuleId, TopicMap};
+use crate::log::{Log, LogError, Target};
+use crate::mapping::{self, LoadError, NotOneTarget, Resolver, RuleId, TopicMap};
 use crate::observe::Counters;
 use crate::session::flaps::Flaps;
 use crate::session::{Context, End, Sessions};
@@ -60,6 +62,14 @@ pub enum StartError {
     /// There is no topic map.
     #[error("{0}")]
     Map(#[from] LoadError),
+    /// The connectors runtime cannot store where the topic map says.
+    #[error("produce = \"runtime\" does not fit the topic map {}: {error}; mend them, or set produce = \"client\"", file.display())]
+    NotOneTarget {
+        /// The topic map's file.
+        file: PathBuf,
+        /// Why.
+        error: NotOneTarget,
+    },
     /// A listener cannot be bound.
     #[error("listen: {address}: {error}; stop what uses the port, or choose another")]
     Listen {
@@ -89,6 +99,10 @@ pub struct Gateway {
     context: Arc<Context>,
     log: Arc<dyn Log>,
     appends: Arc<Appends>,
+    /// What the connectors runtime stores, if it is to.
+    runtime_target: Option<Target>,
+    /// What its source has not taken yet.
+    batches: Mutex<Option<Batches>>,
     connections: Connections,
     addresses: Vec<SocketAddr>,
     /// Accepting and watching.
@@ -122,6 +136,13 @@ impl Gateway {
         map: TopicMap,
         log: Arc<dyn Log>,
     ) -> Result<Arc<Self>, StartError> {
+        let runtime_target = match config.ingest.produce {
+            Produce::Client => None,
+            Produce::Runtime => Some(map.only_target().map_err(|error| {
+                let file = config.topic_map.clone();
+                StartError::NotOneTarget { file, error }
+            })?),
+        };
         let mut listeners = Vec::with_capacity(config.listen.len());
         let mut addresses = Vec::with_capacity(config.listen.len());
         for &address in &config.listen {
@@ -175,6 +196,8 @@ impl Gateway {
             context,
             log,
             appends: Arc::default(),
+            runtime_target,
+            batches: Mutex::default(),
             connections: Connections::default(),
             addresses,
             tasks: TaskTracker::new(),
@@ -254,7 +277,7 @@ impl Gateway {
         let limits = Arc::new(self.context.config.limits.clone());
         match role {
             Role::Ingest => self.context.ingest.store(Some(Ingest::new(ingest::Parts {
-                log: self.log.clone(),
+                log: self.ingest_log(),
                 appends: self.appends.clone(),
                 map: self.context.map.clone(),
                 targets: self.context.targets.clone(),
@@ -274,6 +297,22 @@ impl Gateway {
         }
         self.context.role_added.notify_waiters();
         true
+    }
+
+    /// Where an ingest role that is added now appends.
+    fn ingest_log(&self) -> Arc<dyn Log> {
+        let Some(target) = &self.runtime_target else {
+            return self.log.clone();
+        };
+        let (health, counters) = (self.context.health.clone(), self.counters().clone());
+        let (log, batches) = runtime::hand_over(self.log.clone(), target.clone(), health, counters);
+        *self.batches.lock() = Some(batches);
+        log
+    }
+
+    /// With `produce = "runtime"`: what the ingest role that was added last wants stored. Once for each.
+    pub fn take_batches(&self) -> Option<Batches> {
+        self.batches.lock().take()
     }
 
     /// Whether `role` is there and no other.

@@ -115,6 +115,8 @@ counters! {
     appends,
     /// Appends tried again after a transient error.
     append_retries,
+    /// Batches that the connectors runtime took and did not store (`produce = "runtime"`); they are handed over again.
+    runtime_nacks,
 
     /// Filters granted in SUBACKs.
     subscriptions_granted,

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
-use crate::config::{IngestConfig, Limits, OnUnstorable};
+use crate::config::{IngestConfig, Limits, OnUnstorable, Produce};
 use crate::limited::Limited;
 use crate::log::appends::Appends;
 use crate::log::{Log, Target, Triple};
@@ -35,6 +35,7 @@ pub mod pace;
 pub mod publisher;
 pub mod refusal;
 pub mod room;
+pub mod runtime;
 pub mod ticket;
 
 pub use acks::Why;
@@ -91,6 +92,8 @@ pub struct Ingest {
     counters: Arc<Counters>,
     room: Arc<Room>,
     lanes: Mutex<HashMap<Target, Lanes>>,
+    /// The connectors runtime chooses the partitions, so one lane for each topic is enough.
+    one_lane: bool,
     dead_letters: Option<Arc<Lane>>,
     ids: MessageIds,
     refusals: Limited,
@@ -131,6 +134,7 @@ impl Ingest {
                 limits,
                 counters,
                 lanes: Mutex::default(),
+                one_lane: config.produce == Produce::Runtime,
                 dead_letters,
                 ids: MessageIds::new(),
                 refusals: Limited::default(),
@@ -192,7 +196,7 @@ impl Ingest {
         if !all.contains_key(target) {
             let (rule, plan) = (resolution.rule, &resolution.plan);
             let lanes = match self.targets.known(target) {
-                Some(info) => Lanes::known(info.partitions, rule, plan.clone()),
+                Some(info) => Lanes::known(self.lanes_for(info.partitions), rule, plan.clone()),
                 None => {
                     self.look_up(target.clone(), rule, plan.clone(), Vec::new());
                     Lanes::Pending(VecDeque::new())
@@ -203,6 +207,11 @@ impl Ingest {
         if let Some(lanes) = all.get_mut(target) {
             self.add(target, lanes, entry);
         }
+    }
+
+    /// How many lanes a topic with so many partitions has.
+    fn lanes_for(&self, partitions: u32) -> u32 {
+        if self.one_lane { 1 } else { partitions.max(1) }
     }
 
     fn add(self: &Arc<Self>, target: &Target, lanes: &mut Lanes, entry: Entry) {
@@ -280,7 +289,7 @@ impl Ingest {
             let Some(Lanes::Pending(waiting)) = all.remove(&target) else {
                 return;
             };
-            let mut lanes = Lanes::known(info.partitions, rule, plan);
+            let mut lanes = Lanes::known(ingest.lanes_for(info.partitions), rule, plan);
             for entry in given_back.into_iter().chain(waiting) {
                 ingest.add(&target, &mut lanes, entry);
             }
@@ -305,7 +314,7 @@ impl Ingest {
         else {
             return;
         };
-        if lanes.len() == partitions.max(1) as usize {
+        if lanes.len() == self.lanes_for(partitions) as usize {
             return;
         }
         tracing::warn!(%target, before = lanes.len(), now = partitions, "the number of partitions has changed, and keys move with it");
@@ -406,9 +415,9 @@ impl Ingest {
 }
 
 impl Lanes {
-    fn known(partitions: u32, rule: RuleId, plan: TopicPlan) -> Self {
+    fn known(count: u32, rule: RuleId, plan: TopicPlan) -> Self {
         Self::Known {
-            lanes: vec![None; partitions.max(1) as usize],
+            lanes: vec![None; count as usize],
             turn: 0,
             rule,
             plan,

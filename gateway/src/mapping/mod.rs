@@ -25,6 +25,7 @@ mod foreign;
 mod key;
 mod load;
 mod matcher;
+mod one_target;
 mod pattern;
 pub mod render;
 mod report;
@@ -38,6 +39,7 @@ pub use explain::{Capture, Explanation, Miss, RuleView, WhyNot};
 pub use foreign::{ForeignError, ForeignTopic};
 pub use key::PartitionKey;
 pub use load::{LoadError, MAX_FILE_BYTES, load};
+pub use one_target::{NotOneTarget, Unfit};
 pub use report::{Located, MapReport, Problem, Source, Warning};
 
 use matcher::Matcher;

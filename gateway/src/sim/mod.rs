@@ -20,6 +20,7 @@ mod delivery;
 mod ingest;
 mod outcomes;
 mod random;
+mod runtime;
 mod session;
 
 pub(crate) use client::{Client, Got};
