@@ -1,13 +1,19 @@
 //! The MQTT gateway's source connector: contributes the ingest role to a gateway, for as long as it is open.
 //!
-//! What always holds: the connector itself produces nothing. A batch of the runtime carries no stream, topic or partition,
-//! so the gateway appends through its own Iggy client; [`MqttSource::poll`] waits until it is dropped, which also
-//! means that no outage of Iggy can make the runtime count failed batches and stop the source.
+//! What always holds: with `produce = "client"`, the default, the connector itself produces nothing. A batch of the runtime
+//! carries no stream, topic or partition, so the gateway appends through its own Iggy client; [`MqttSource::poll`] waits
+//! until it is dropped, which also means that no outage of Iggy can make the runtime count failed batches and stop the
+//! source. With `produce = "runtime"` the gateway's batches go out through [`MqttSource::poll`], and each batch result is
+//! passed on to it; a batch without a result is never acknowledged.
+
+mod batch;
 
 use std::fmt;
 
 use async_trait::async_trait;
+use iggy_connector_sdk::source::SourceBatchResult;
 use iggy_connector_sdk::{ConnectorState, Error, ProducedMessages, Source};
+use mqtt_gateway::ingest::runtime::Batches;
 use mqtt_gateway::{Attachment, Role, attach};
 use serde_json::Value;
 
@@ -26,6 +32,11 @@ impl MqttSource {
             config,
             attachment: None,
         }
+    }
+
+    /// What the runtime is to store; `None` if it is to store nothing.
+    fn batches(&self) -> Option<&Batches> {
+        self.attachment.as_ref()?.batches()
     }
 }
 
@@ -47,7 +58,20 @@ impl Source for MqttSource {
     }
 
     async fn poll(&self) -> Result<ProducedMessages, Error> {
-        std::future::pending().await
+        match self.batches() {
+            Some(batches) => batch::produced(&batches.next().await),
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn on_batch_result(&self, result: SourceBatchResult) -> Result<(), Error> {
+        if let Some(batches) = self.batches() {
+            match result {
+                SourceBatchResult::Ack => batches.acknowledge(),
+                SourceBatchResult::Nack => batches.refuse(),
+            }
+        }
+        Ok(())
     }
 
     async fn close(&mut self) -> Result<(), Error> {
@@ -78,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_ever_polled() {
+    async fn nothing_is_ever_polled_by_default() {
         let source = MqttSource::new(1, json!({}), None);
         let a_year = Duration::from_secs(365 * 24 * 3600);
         assert!(tokio::time::timeout(a_year, source.poll()).await.is_err());
