@@ -18,6 +18,7 @@ mod newcomer;
 mod outage;
 mod packet_size;
 mod plugin;
+mod produce_runtime;
 mod refused_connect;
 mod refused_packets;
 mod refused_publish;
