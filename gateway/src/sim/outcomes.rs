@@ -1,13 +1,17 @@
 //! What becomes of a PUBLISH that cannot be stored where it should, comes twice, or comes from a client that floods.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, Got, Sim, dead_letters, device, payloads, triple};
-use crate::config::{OnDenied, OnUnstorable};
-use crate::gateway::Role;
+use serde_json::json;
+
+use super::MAP;
+use crate::config::{Config, OnDenied, OnUnstorable, OnWeakDurability};
+use crate::gateway::{Gateway, Role};
 use crate::log::memory::{Call, Fault, HoldAt, MemoryLog};
-use crate::log::{HeaderValue, LogError, Record, StoredRecord};
-use crate::mapping::envelope;
+use crate::log::{Durability, HeaderValue, LogError, Record, StoredRecord};
+use crate::mapping::{TopicMap, envelope};
 
 fn header(record: &StoredRecord, key: &str) -> Option<String> {
     match record.headers.get(key)? {
@@ -386,6 +390,73 @@ async fn m3_keys_move_with_the_number_of_partitions_and_keep_their_order() {
     assert_eq!(stored, 30);
     assert!(sim.count("repartitions") >= 1);
     sim.assert_outcomes_add_up();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_promises_less_than_its_rule_asks_is_used_and_counted_or_refused() {
+    let weak = triple("dynamic_weak", 0).target;
+    let unknown = triple("dynamic_unknown", 0).target;
+    for policy in [OnWeakDurability::Warn, OnWeakDurability::Refuse] {
+        let log = MemoryLog::new();
+        log.add_topic(&weak, 1, Some(Durability::Commit));
+        log.add_topic(&unknown, 1, None);
+        let sim = Sim::with(log, |config| config.ingest.on_weak_durability = policy).await;
+        let mut client = sim.connect("a").await;
+        for (id, topic) in [
+            (1, "dynamic/weak"),
+            (2, "dynamic/unknown"),
+            (3, "dynamic/new"),
+        ] {
+            client.publish(topic, topic, Some(id)).await;
+            assert_eq!(client.next().await, Got::PubAck(id));
+        }
+        let refused = match policy {
+            OnWeakDurability::Warn => 0,
+            OnWeakDurability::Refuse => 2,
+        };
+        assert_eq!(sim.count("refused_weak_durability"), refused);
+        assert_eq!(sim.count("weak_targets"), 2 - refused);
+        assert_eq!(sim.log.records(&dead_letters()).len() as u64, refused);
+        let new = triple("dynamic_new", 0);
+        assert_eq!(payloads(&sim.log.records(&new)), ["dynamic/new"]);
+        sim.assert_outcomes_add_up();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_refuses_weak_topics_does_not_start_with_one_that_its_map_names() {
+    let log = Arc::new(MemoryLog::new());
+    log.add_topic(&device("1").target, 4, Some(Durability::Commit));
+    let password = ("MQTT_GATEWAY_IGGY_PASSWORD", "secret");
+    let mut config = Config::load(&json!({"on_weak_durability": "refuse"}), [password]).unwrap();
+    config.listen.clear();
+    let map = TopicMap::compile("map.toml", MAP).unwrap();
+    let error = match Gateway::start_on(config, map, log).await {
+        Ok(_) => panic!("started"),
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains("rule 1") && error.contains("s/t"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn n5_after_an_outage_the_partitions_are_asked_for_again() {
+    let sim = Sim::new().await;
+    let mut client = sim.connect("a").await;
+    client.publish("d/1/x", "1", Some(1)).await;
+    assert_eq!(client.next().await, Got::PubAck(1));
+    sim.log.set_outage(true);
+    client.publish("d/1/x", "2", Some(2)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    // While nobody could look, someone has added partitions.
+    sim.log.add_partitions(&device("1").target, 7);
+    sim.log.set_outage(false);
+    assert_eq!(client.next().await, Got::PubAck(2));
+    sim.until("noticed", |sim| sim.count("repartitions") == 1)
+        .await;
+    client.publish("d/1/x", "3", Some(3)).await;
+    assert_eq!(client.next().await, Got::PubAck(3));
+    let partition = crate::mapping::PartitionKey::new("1").partition(7);
+    assert!(payloads(&sim.log.records(&triple("t", partition))).contains(&"3".to_owned()));
 }
 
 #[test]

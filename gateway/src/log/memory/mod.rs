@@ -97,6 +97,11 @@ impl MemoryLog {
         });
     }
 
+    /// Gives a topic so many partitions; those that it has keep their records.
+    pub fn add_partitions(&self, target: &Target, count: u32) {
+        self.change(|inner| inner.state.add_partitions(target, count));
+    }
+
     /// Deletes a topic with its records and committed offsets.
     pub fn delete_topic(&self, target: &Target) {
         self.change(|inner| inner.state.delete_topic(target));

@@ -89,6 +89,15 @@ impl State {
             .insert(target.clone(), Topic { info, partitions });
     }
 
+    pub(super) fn add_partitions(&mut self, target: &Target, count: u32) {
+        if let Some(topic) = self.topics.get_mut(target) {
+            topic.info.partitions = count;
+            topic
+                .partitions
+                .resize_with(count as usize, Partition::default);
+        }
+    }
+
     pub(super) fn delete_topic(&mut self, target: &Target) {
         self.topics.remove(target);
     }
