@@ -38,8 +38,8 @@ pub struct Publisher {
     pub(super) counters: Arc<Counters>,
     pub(super) share: Share,
     order: Mutex<AckOrder>,
-    /// The client's connection before this one, for what is sent again.
-    before: Option<Arc<Publisher>>,
+    /// The client's connection before this one, for what is sent again, and until when it counts.
+    before: Mutex<Option<(Arc<Publisher>, Instant)>>,
     writer: Box<dyn AckWriter>,
     room_in_window: Notify,
 }
@@ -56,26 +56,32 @@ pub enum Received {
 }
 
 impl Publisher {
-    /// A connection that has published nothing yet. `memory` is how many stored messages it remembers.
+    /// A connection that has published nothing yet. `memory` is how many stored messages it remembers; `before` is the
+    /// client's connection before this one, and until when it counts.
     pub fn new(
         client: ClientId,
         peer: SocketAddr,
         counters: Arc<Counters>,
         memory: usize,
-        before: Option<Arc<Self>>,
+        before: Option<(Arc<Self>, Instant)>,
         writer: Box<dyn AckWriter>,
     ) -> Arc<Self> {
+        // One connection back is enough, and more would be a chain without end. Only one that has published nothing is
+        // passed over.
+        let before = before.and_then(|(before, until)| {
+            let earlier = before.before.lock().take();
+            match before.is_blank() {
+                true => earlier,
+                false => Some((before, until)),
+            }
+        });
         Arc::new(Self {
             client,
             peer,
             counters,
             share: Room::share(),
             order: Mutex::new(AckOrder::new(memory)),
-            // What it does not remember itself, the one before it may.
-            before: before.and_then(|before| match before.is_blank() {
-                true => before.before.clone(),
-                false => Some(before),
-            }),
+            before: Mutex::new(before),
             writer,
             room_in_window: Notify::new(),
         })
@@ -83,14 +89,19 @@ impl Publisher {
 
     #[cfg(test)]
     pub(super) fn for_tests() -> Arc<Self> {
+        Self::for_tests_of("test", None)
+    }
+
+    #[cfg(test)]
+    fn for_tests_of(name: &str, before: Option<(Arc<Self>, Instant)>) -> Arc<Self> {
         struct Nowhere;
         impl AckWriter for Nowhere {
             fn puback(&self, _: PacketId) {}
             fn close(&self, _: Why) {}
         }
-        let client = ClientId::new("test").unwrap();
+        let client = ClientId::new(name).unwrap();
         let peer = "192.0.2.1:1".parse().unwrap();
-        Self::new(client, peer, Arc::default(), 8, None, Box::new(Nowhere))
+        Self::new(client, peer, Arc::default(), 8, before, Box::new(Nowhere))
     }
 
     /// Whether it has nothing to remember.
@@ -117,7 +128,7 @@ impl Publisher {
             Expected::New(number) => {
                 drop(order);
                 self.counters.publishes_received.increment();
-                let before = self.before.as_ref().filter(|_| publish.dup);
+                let before = publish.dup.then(|| self.before()).flatten();
                 (Ticket::new(self, Some(number)), before)
             }
         };
@@ -125,6 +136,13 @@ impl Publisher {
             None => Received::New(ticket),
             Some(before) => settle_joined(before.join(id, content, ticket)),
         }
+    }
+
+    /// The connection before this one, as long as it counts.
+    fn before(&self) -> Option<Arc<Self>> {
+        let mut before = self.before.lock();
+        before.take_if(|(_, until)| *until <= Instant::now());
+        before.as_ref().map(|(before, _)| before.clone())
     }
 
     /// Lets `ticket` share the fate of the message with that id and content.
@@ -231,9 +249,80 @@ impl Departed {
         }
     }
 
-    /// The client has come back.
-    pub fn take(&self, client: &ClientId, now: Instant) -> Option<Arc<Publisher>> {
+    /// The client has come back: its connection, and until when it counts.
+    pub fn take(&self, client: &ClientId, now: Instant) -> Option<(Arc<Publisher>, Instant)> {
         let (ended, publisher) = self.known.lock().by_client.remove(client)?;
-        (now.duration_since(ended) < self.keep).then_some(publisher)
+        let until = ended + self.keep;
+        (now < until).then_some((publisher, until))
+    }
+
+    /// Until when a connection counts that ends now.
+    pub fn until(&self, now: Instant) -> Instant {
+        now + self.keep
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mqtt::{QoS, TopicName};
+
+    fn message(id: u16) -> Publish {
+        Publish {
+            dup: false,
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            topic: TopicName::new("t").unwrap(),
+            packet_id: PacketId::new(id),
+            payload: bytes::Bytes::from_static(b"x"),
+        }
+    }
+
+    fn publisher(
+        name: &str,
+        before: Option<(Arc<Publisher>, Instant)>,
+    ) -> (Arc<Publisher>, Ticket) {
+        let publisher = Publisher::for_tests_of(name, before);
+        match publisher.receive(&message(1)) {
+            Received::New(ticket) => (publisher, ticket),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reconnects_for_ever_keeps_one_connection_back_in_memory() {
+        let until = Instant::now() + Duration::from_secs(60);
+        let (mut last, first_ticket) = publisher("a", None);
+        let first = Arc::downgrade(&last);
+        drop(first_ticket);
+        for _ in 0..10 {
+            let (next, ticket) = publisher("a", Some((last, until)));
+            // It is in flight for as long as the test runs, so that it is no blank one.
+            std::mem::forget(ticket);
+            last = next;
+        }
+        assert!(first.upgrade().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_have_left_are_known_for_a_while_and_are_not_too_many() {
+        let keep = Duration::from_secs(60);
+        let departed = Departed::new(keep, 3);
+        let start = Instant::now();
+        let blank = Publisher::for_tests_of("blank", None);
+        departed.add(&blank, start);
+        assert!(departed.take(&blank.client, start).is_none());
+        let all: Vec<_> = (0..5).map(|n| publisher(&format!("c{n}"), None)).collect();
+        for (publisher, _) in &all {
+            departed.add(publisher, start);
+        }
+        let known = |n: usize, now| departed.take(&all[n].0.client, now).is_some();
+        assert!(!known(0, start) && !known(1, start), "the oldest go first");
+        assert!(known(2, start));
+        assert!(!known(2, start), "it has come back");
+        assert!(known(3, start + keep - Duration::from_millis(1)));
+        assert!(!known(4, start + keep));
+        let known = departed.known.lock();
+        assert!(known.by_client.len() <= 3 && known.ends.len() <= 3);
     }
 }

@@ -214,7 +214,8 @@ impl Connection {
         let before = match older {
             Some(older) => {
                 counters.takeovers.increment();
-                older.publisher.get().cloned()
+                let publisher = older.publisher.get().cloned();
+                publisher.map(|publisher| (publisher, context.departed.until(Instant::now())))
             }
             None => context.departed.take(&client, Instant::now()),
         };
