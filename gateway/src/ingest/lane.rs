@@ -332,7 +332,6 @@ impl Lane {
             }
             Err(error) if error.is_transient() => Ok(()),
             Err(error) => {
-                // When it is there again, it may have another number of partitions.
                 ingest.forget(target);
                 Err(LogError::NoSuchTarget(error.to_string()))
             }

@@ -305,21 +305,32 @@ impl Ingest {
         }
     }
 
-    /// Iggy says how many partitions the topic has now. If it is another number, keys move: every lane gives back what it
-    /// has not appended, and all of it goes to new lanes.
+    /// Iggy says how many partitions the topic has now. If it is another number, keys move with it.
     fn repartition(self: &Arc<Self>, target: &Target, partitions: u32) {
         let mut all = self.lanes.lock();
+        if let Some(Lanes::Known { lanes, .. }) = all.get(target)
+            && lanes.len() != self.lanes_for(partitions) as usize
+        {
+            tracing::warn!(%target, before = lanes.len(), now = partitions, "the number of partitions has changed, and keys move with it");
+            self.counters.repartitions.increment();
+            self.begin_anew(&mut all, target);
+        }
+    }
+
+    /// The topic is gone. When it is there again, it may have another number of partitions.
+    fn forget(self: &Arc<Self>, target: &Target) {
+        self.begin_anew(&mut self.lanes.lock(), target);
+    }
+
+    /// Every lane of the topic gives back what it has not appended, and all of it goes to new lanes, when Iggy has been asked
+    /// about the topic; nothing that is published meanwhile overtakes it.
+    fn begin_anew(self: &Arc<Self>, all: &mut HashMap<Target, Lanes>, target: &Target) {
         let Some(Lanes::Known {
             lanes, rule, plan, ..
         }) = all.get_mut(target)
         else {
             return;
         };
-        if lanes.len() == self.lanes_for(partitions) as usize {
-            return;
-        }
-        tracing::warn!(%target, before = lanes.len(), now = partitions, "the number of partitions has changed, and keys move with it");
-        self.counters.repartitions.increment();
         let retiring: Vec<_> = std::mem::take(lanes).into_iter().flatten().collect();
         // At once, so that the lane that has found it does not try its partition again.
         retiring.iter().for_each(|lane| lane.begin_to_retire());
@@ -337,14 +348,6 @@ impl Ingest {
                 ingest.repartition(&target, info.partitions);
             }
         });
-    }
-
-    /// The topic is gone: its lanes end with what they have, and who publishes to it next asks Iggy again.
-    fn forget(&self, target: &Target) {
-        let mut all = self.lanes.lock();
-        if matches!(all.get(target), Some(Lanes::Known { .. })) {
-            all.remove(target);
-        }
     }
 
     /// The lane has nothing to do.

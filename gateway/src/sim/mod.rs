@@ -59,12 +59,20 @@ impl Sim {
     }
 
     pub(crate) async fn with(log: MemoryLog, configure: impl FnOnce(&mut Config)) -> Self {
+        Self::with_map(MAP, log, configure).await
+    }
+
+    pub(crate) async fn with_map(
+        map: &str,
+        log: MemoryLog,
+        configure: impl FnOnce(&mut Config),
+    ) -> Self {
         let password = ("MQTT_GATEWAY_IGGY_PASSWORD", "secret");
         let mut config = Config::load(&json!({}), [password]).unwrap();
         config.listen.clear();
         configure(&mut config);
         let log = Arc::new(log);
-        let map = TopicMap::compile("map.toml", MAP).unwrap();
+        let map = TopicMap::compile("map.toml", map).unwrap();
         let gateway = Gateway::start_on(config, map, log.clone()).await.unwrap();
         assert!(gateway.add_role(Role::Ingest));
         assert!(gateway.add_role(Role::Delivery));
