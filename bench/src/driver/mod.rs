@@ -1,0 +1,203 @@
+//! The load driver: MQTT 3.1.1 publishers on raw sockets.
+//!
+//! Always holds: one thread serves all clients, and a client never has more than its window unconfirmed, so what is
+//! measured is the server and not a queue in front of it; a run ends by its duration, its number of messages, an error or
+//! the user's wish, whichever comes first, and then waits for what is still unconfirmed.
+//!
+//! With QoS 1 each PUBACK confirms one message. With QoS 0 nothing confirms a message, so a PINGREQ follows each window, and
+//! its PINGRESP says that the server has taken the window; the latency is then that of the window.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+
+use crate::interrupt;
+use crate::outcome::{Latencies, Outcome};
+
+mod client;
+mod packet;
+#[cfg(test)]
+mod tests;
+
+use client::Client;
+
+/// How long nothing at all may come from the server.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often the wait for sockets looks at the clock.
+const TICK: Duration = Duration::from_millis(100);
+/// Events of one wait.
+const EVENTS: usize = 1_024;
+
+/// The quality of service of the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QoS {
+    /// Not acknowledged.
+    AtMostOnce,
+    /// Acknowledged.
+    AtLeastOnce,
+}
+
+/// What the publishers do.
+#[derive(Debug, Clone)]
+pub(crate) struct Workload {
+    /// The server.
+    pub(crate) address: SocketAddr,
+    /// Client N publishes to `TOPIC/N`.
+    pub(crate) topic: String,
+    /// The quality of service of all messages.
+    pub(crate) qos: QoS,
+    /// How many clients there are.
+    pub(crate) clients: u16,
+    /// How many messages of one client may be unconfirmed; at least 1.
+    pub(crate) window: u16,
+    /// The payload of every message, in bytes.
+    pub(crate) payload: usize,
+    /// When no more messages are sent.
+    pub(crate) limit: Limit,
+}
+
+/// When a measurement ends: at whichever comes first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    /// Messages of all clients together.
+    pub(crate) messages: u64,
+    /// The time from the first message.
+    pub(crate) duration: Duration,
+}
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DriverError {
+    /// No TCP connection to the server.
+    #[error("cannot connect to the MQTT server at {address}: {source}; is it running?")]
+    Connect {
+        /// The server.
+        address: SocketAddr,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// CONNACK with a return code other than 0.
+    #[error("the server refused a client with CONNACK return code {0}; its log says why")]
+    Refused(u8),
+    /// The server closed a connection.
+    #[error("the server closed the connection of client {0}; its log says why")]
+    Closed(usize),
+    /// A packet that a publisher does not expect.
+    #[error("the server sent something that is no answer to a publisher: {0:02x?} …")]
+    Unexpected(Vec<u8>),
+    /// A PUBACK for a message that is not waiting for one.
+    #[error("the server acknowledged packet id {0}, which is not in flight")]
+    NotInFlight(u16),
+    /// Nothing came for too long.
+    #[error("the server answered nothing for {PATIENCE:?} while {0} messages waited for it")]
+    Stalled(usize),
+    /// The user wants this to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The operating system refused something.
+    #[error("a socket failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Connects the clients, lets them publish, and waits for what is unconfirmed.
+///
+/// # Errors
+/// See [`DriverError`].
+pub(crate) fn publish(workload: &Workload) -> Result<Outcome, DriverError> {
+    let mut poll = Poll::new()?;
+    let mut clients = Vec::with_capacity(usize::from(workload.clients));
+    for number in 0..usize::from(workload.clients) {
+        let mut client = Client::connect(workload, number)?;
+        poll.registry().register(
+            client.socket(),
+            Token(number),
+            Interest::READABLE | Interest::WRITABLE,
+        )?;
+        clients.push(client);
+    }
+    let mut run = Run {
+        left: workload.limit.messages,
+        end: None,
+        confirmed: 0,
+        last: None,
+        latencies: Latencies::new(),
+    };
+    let start = Instant::now();
+    run.end = start.checked_add(workload.limit.duration);
+    for client in &mut clients {
+        client.go_on(&mut run)?;
+    }
+    let mut events = Events::with_capacity(EVENTS);
+    let mut heard = Instant::now();
+    loop {
+        let unconfirmed: usize = clients.iter().map(Client::unconfirmed).sum();
+        if unconfirmed == 0 && run.is_over(Instant::now()) {
+            break;
+        }
+        // Without an event there is nothing to do but to look at the clock.
+        loop {
+            if interrupt::asked() {
+                return Err(DriverError::Interrupted);
+            }
+            match poll.poll(&mut events, Some(TICK)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                polled => polled?,
+            }
+            if !events.is_empty() {
+                break;
+            }
+            if heard.elapsed() > PATIENCE {
+                return Err(DriverError::Stalled(unconfirmed));
+            }
+            if unconfirmed == 0 {
+                break;
+            }
+        }
+        heard = Instant::now();
+        for event in &events {
+            if let Some(client) = clients.get_mut(event.token().0) {
+                if event.is_readable() {
+                    client.read(&mut run)?;
+                }
+                client.go_on(&mut run)?;
+            }
+        }
+    }
+    for client in &mut clients {
+        client.disconnect();
+    }
+    Ok(Outcome {
+        messages: run.confirmed,
+        elapsed: run.last.map_or(Duration::ZERO, |last| last - start),
+        latencies: run.latencies,
+    })
+}
+
+/// What all clients of a run share.
+#[derive(Debug)]
+struct Run {
+    /// How many messages may still be sent.
+    left: u64,
+    /// When none is sent any more.
+    end: Option<Instant>,
+    confirmed: u64,
+    /// When the last confirmation came.
+    last: Option<Instant>,
+    latencies: Latencies,
+}
+
+impl Run {
+    /// Whether no more messages are sent.
+    fn is_over(&self, now: Instant) -> bool {
+        self.left == 0 || self.end.is_none_or(|end| now >= end)
+    }
+
+    /// A confirmation of `messages` that were sent at `sent` has come.
+    fn confirm(&mut self, messages: u64, sent: Instant, now: Instant) {
+        self.confirmed += messages;
+        self.last = Some(now);
+        self.latencies.record(now - sent);
+    }
+}

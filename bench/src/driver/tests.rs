@@ -1,0 +1,162 @@
+//! The driver against servers of a few lines.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use super::*;
+
+/// How a server treats its clients.
+#[derive(Clone, Copy)]
+enum Manner {
+    /// Acknowledges as soon as a client has nothing more to say, newest first.
+    Backwards,
+    /// Refuses every CONNECT.
+    Refusing,
+    /// Closes with the first PUBLISH.
+    Closing,
+    /// Acknowledges with a wrong packet id.
+    Lying,
+}
+
+/// What a server saw.
+#[derive(Default)]
+struct Seen {
+    publishes: AtomicU64,
+    /// The most publishes of one client that were unacknowledged at once.
+    deepest: AtomicUsize,
+}
+
+fn serve(manner: Manner) -> (SocketAddr, Arc<Seen>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let seen = Arc::new(Seen::default());
+    let shared = seen.clone();
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let (socket, seen) = (socket.unwrap(), shared.clone());
+            thread::spawn(move || converse(socket, manner, &seen));
+        }
+    });
+    (address, seen)
+}
+
+fn converse(mut socket: TcpStream, manner: Manner, seen: &Seen) {
+    let mut waiting: Vec<[u8; 2]> = Vec::new();
+    loop {
+        let mut head = [0; 2];
+        if socket.read_exact(&mut head).is_err() {
+            return;
+        }
+        // The tests' packets are shorter than 128 bytes.
+        let mut rest = vec![0; usize::from(head[1])];
+        socket.read_exact(&mut rest).unwrap();
+        match head[0] {
+            0x10 => {
+                let code = if matches!(manner, Manner::Refusing) {
+                    5
+                } else {
+                    0
+                };
+                socket.write_all(&[0x20, 2, 0, code]).unwrap();
+            }
+            0x30 => {
+                seen.publishes.fetch_add(1, Ordering::SeqCst);
+            }
+            0x32 => {
+                if matches!(manner, Manner::Closing) {
+                    return;
+                }
+                seen.publishes.fetch_add(1, Ordering::SeqCst);
+                let topic = usize::from(rest[1]);
+                waiting.push([rest[2 + topic], rest[3 + topic]]);
+                seen.deepest.fetch_max(waiting.len(), Ordering::SeqCst);
+            }
+            0xC0 => socket.write_all(&[0xD0, 0]).unwrap(),
+            0xE0 => return,
+            other => panic!("a publisher sent {other:02x}"),
+        }
+        if nothing_more_to_read(&socket) {
+            for id in waiting.drain(..).rev() {
+                let low = id[1] ^ u8::from(matches!(manner, Manner::Lying));
+                // The driver may be gone: it leaves at the first wrong id.
+                let _ = socket.write_all(&[0x40, 2, id[0], low]);
+            }
+        }
+    }
+}
+
+fn nothing_more_to_read(socket: &TcpStream) -> bool {
+    socket.set_nonblocking(true).unwrap();
+    let peeked = socket.peek(&mut [0]);
+    socket.set_nonblocking(false).unwrap();
+    peeked.is_err()
+}
+
+fn workload(address: SocketAddr, qos: QoS) -> Workload {
+    Workload {
+        address,
+        topic: "t".to_owned(),
+        qos,
+        clients: 3,
+        window: 7,
+        payload: 10,
+        limit: Limit {
+            messages: 200_000,
+            duration: Duration::from_secs(60),
+        },
+    }
+}
+
+#[test]
+fn every_message_is_confirmed_and_no_client_exceeds_its_window() {
+    let (address, seen) = serve(Manner::Backwards);
+    // More messages per client than there are packet ids.
+    let outcome = publish(&workload(address, QoS::AtLeastOnce)).unwrap();
+    assert_eq!(outcome.messages, 200_000);
+    assert_eq!(seen.publishes.load(Ordering::SeqCst), 200_000);
+    assert_eq!(outcome.latencies.summary().count, 200_000);
+    let deepest = seen.deepest.load(Ordering::SeqCst);
+    assert!((1..=7).contains(&deepest), "{deepest}");
+    assert!(outcome.elapsed > Duration::ZERO);
+}
+
+#[test]
+fn qos_0_is_confirmed_a_window_at_a_time() {
+    let (address, seen) = serve(Manner::Backwards);
+    let mut workload = workload(address, QoS::AtMostOnce);
+    workload.limit.messages = 3 * 7 * 100 + 1;
+    let outcome = publish(&workload).unwrap();
+    assert_eq!(outcome.messages, 2_101);
+    assert_eq!(seen.publishes.load(Ordering::SeqCst), 2_101);
+    assert_eq!(outcome.latencies.summary().count, 301);
+}
+
+#[test]
+fn a_run_ends_when_its_time_is_over() {
+    let (address, seen) = serve(Manner::Backwards);
+    let mut workload = workload(address, QoS::AtLeastOnce);
+    workload.limit = Limit {
+        messages: u64::MAX,
+        duration: Duration::from_millis(50),
+    };
+    let outcome = publish(&workload).unwrap();
+    assert!(outcome.messages > 0);
+    assert_eq!(seen.publishes.load(Ordering::SeqCst), outcome.messages);
+}
+
+#[test]
+fn a_server_that_refuses_closes_or_lies_is_an_error() {
+    let run = |manner| publish(&workload(serve(manner).0, QoS::AtLeastOnce));
+    assert!(matches!(
+        run(Manner::Refusing),
+        Err(DriverError::Refused(5))
+    ));
+    assert!(matches!(run(Manner::Closing), Err(DriverError::Closed(_))));
+    assert!(matches!(
+        run(Manner::Lying),
+        Err(DriverError::NotInFlight(_))
+    ));
+}

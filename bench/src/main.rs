@@ -1,0 +1,317 @@
+//! Measures the MQTT gateway.
+//!
+//! `bench ingest` starts a server and the gateway and compares the gateway with Iggy's own SDK; `bench publish` is the load
+//! driver alone, for any MQTT 3.1.1 server. How and why: `docs/performance.md`.
+//!
+//! Always holds: a run is bounded in time and in messages, uses loopback only unless it is told an address, and ends what it
+//! started. What a run found goes to standard output, what happens meanwhile to standard error.
+
+use std::env;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, value_parser};
+use serde_json::json;
+
+mod append_counter;
+mod driver;
+mod ingest;
+mod interrupt;
+mod machine;
+mod outcome;
+mod report;
+mod rounds;
+mod sdk;
+mod stack;
+
+use driver::{Limit, QoS, Workload};
+use stack::Programs;
+
+#[derive(Debug, Parser)]
+#[command(about = "Measures the MQTT gateway", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compares the gateway's PUBACK with an append of Iggy's own SDK, and measures the gateway under load.
+    ///
+    /// In the sandbox, and with IGGY_SERVER_BIN (and IGGY_CONNECTORS_BIN) also with a real Iggy server (and the official
+    /// connectors runtime).
+    Ingest(IngestArgs),
+    /// Publishes to an MQTT server and prints what it measured as JSON.
+    Publish(PublishArgs),
+}
+
+#[derive(Debug, Args)]
+struct IngestArgs {
+    /// Rounds that count; one more is made before and thrown away.
+    #[arg(long, default_value_t = 15, value_parser = value_parser!(u16).range(1..=1_000))]
+    rounds: u16,
+    /// How long each subject is measured in each round.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    time: Duration,
+    /// A measurement ends early after so many messages.
+    #[arg(long, default_value_t = 200_000, value_parser = value_parser!(u64).range(1..))]
+    messages: u64,
+    /// Bytes of each message's payload.
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    payload: u32,
+    /// Clients under load.
+    #[arg(long, default_value_t = 50, value_parser = value_parser!(u16).range(1..=5_000))]
+    clients: u16,
+    /// Unacknowledged messages of each client under load.
+    #[arg(long, default_value_t = 20, value_parser = value_parser!(u16).range(1..=60_000))]
+    window: u16,
+    /// Partitions of the topic under load.
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
+    partitions: u32,
+    /// Messages in each append of the SDK that the gateway under load is compared with.
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u16).range(1..=10_000))]
+    sdk_batch: u16,
+    /// Which Iggy: both unless one is named.
+    #[arg(long, value_enum)]
+    only: Option<Only>,
+    /// Where Iggy's data is while the run lasts. On a file system in memory `persisted` costs nothing and means nothing.
+    #[arg(long, value_name = "FOLDER", default_value_os_t = env::temp_dir())]
+    data: PathBuf,
+    /// The sandbox's program; by default the one that Cargo put next to this program.
+    #[arg(long, value_name = "FILE")]
+    sandbox: Option<PathBuf>,
+    /// The plugin; by default the one that Cargo put next to this program.
+    #[arg(long, value_name = "FILE")]
+    plugin: Option<PathBuf>,
+    /// Where everything that was measured is written; by default bench-ingest.json next to this program.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Only {
+    /// The sandbox's server and host.
+    Sandbox,
+    /// The server of IGGY_SERVER_BIN.
+    Iggy,
+}
+
+#[derive(Debug, Args)]
+struct PublishArgs {
+    /// The MQTT server.
+    #[arg(long, default_value = "127.0.0.1:1883")]
+    address: SocketAddr,
+    /// Client N publishes to TOPIC/N.
+    #[arg(long, default_value = "bench", value_parser = topic)]
+    topic: String,
+    /// The quality of service. With 0 a PINGREQ follows each window, and its PINGRESP confirms it.
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u8).range(0..=1))]
+    qos: u8,
+    /// Clients.
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=20_000))]
+    clients: u16,
+    /// Unconfirmed messages of each client.
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=60_000))]
+    window: u16,
+    /// Bytes of each message's payload.
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(..=1_000_000))]
+    payload: u32,
+    /// Ends after so many messages of all clients together ...
+    #[arg(long, default_value_t = 1_000_000)]
+    messages: u64,
+    /// ... or after so long, whichever comes first.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    time: Duration,
+}
+
+/// Why the program ends with an error.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// A program or the plugin is missing.
+    #[error(
+        "{} is missing; build it with `cargo build --release -p sandbox -p iggy_connector_mqtt_gateway`",
+        .0.display()
+    )]
+    Missing(PathBuf),
+    /// `--only iggy` without a server.
+    #[error("set IGGY_SERVER_BIN to the program of an Iggy server")]
+    NoServer,
+    /// The comparison.
+    #[error(transparent)]
+    Ingest(#[from] ingest::IngestError),
+    /// The driver.
+    #[error(transparent)]
+    Driver(#[from] driver::DriverError),
+    /// The handlers of signals.
+    #[error("cannot handle signals: {0}")]
+    Signals(std::io::Error),
+    /// The file of `--json`.
+    #[error("cannot write {}: {source}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if cfg!(debug_assertions) {
+        eprintln!(
+            "this is a debug build: its figures mean nothing; use `cargo run --release -p bench`"
+        );
+    }
+    let done = interrupt::install()
+        .map_err(Failure::Signals)
+        .and_then(|()| match &cli.command {
+            Command::Ingest(args) => ingest(args),
+            Command::Publish(args) => publish(args),
+        });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn ingest(args: &IngestArgs) -> Result<(), Failure> {
+    let settings = ingest::Settings {
+        rounds: usize::from(args.rounds),
+        seconds: args.time.as_secs_f64(),
+        messages: args.messages,
+        payload: args.payload as usize,
+        clients: args.clients,
+        window: args.window,
+        partitions: args.partitions,
+        sdk_batch: usize::from(args.sdk_batch),
+    };
+    let deployments = deployments(args)?;
+    let report = ingest::run(&settings, &deployments, &args.data)?;
+    let path = match &args.json {
+        Some(path) => path.clone(),
+        None => beside("bench-ingest.json"),
+    };
+    let text = format!("{:#}\n", json!(report));
+    fs::write(&path, text).map_err(|source| Failure::Json {
+        path: path.clone(),
+        source,
+    })?;
+    println!("{}", report::markdown(&report.figures));
+    println!(
+        "{}, {} cores, {}, Linux {}, data on {}; load {} before, {} after",
+        report.date,
+        report.machine.cores,
+        report.machine.processor,
+        report.machine.kernel,
+        report.machine.file_system,
+        report.machine.load_before,
+        report.machine.load_after,
+    );
+    eprintln!("all samples: {}", path.display());
+    Ok(())
+}
+
+/// What is measured: the sandbox, and what the environment adds.
+fn deployments(args: &IngestArgs) -> Result<Vec<Programs>, Failure> {
+    let sandbox = Programs {
+        sandbox: existing(args.sandbox.clone().unwrap_or_else(|| beside("sandbox")))?,
+        plugin: existing(
+            args.plugin
+                .clone()
+                .unwrap_or_else(|| beside("libiggy_connector_mqtt_gateway.so")),
+        )?,
+        iggy_server: None,
+        iggy_connectors: None,
+    };
+    let iggy = match program("IGGY_SERVER_BIN")? {
+        Some(server) => Some(Programs {
+            iggy_server: Some(server),
+            iggy_connectors: program("IGGY_CONNECTORS_BIN")?,
+            ..sandbox.clone()
+        }),
+        None if args.only == Some(Only::Iggy) => return Err(Failure::NoServer),
+        None => {
+            eprintln!("without a real Iggy: IGGY_SERVER_BIN is not set");
+            None
+        }
+    };
+    let mut deployments = Vec::new();
+    if args.only != Some(Only::Iggy) {
+        deployments.push(sandbox);
+    }
+    if args.only != Some(Only::Sandbox) {
+        deployments.extend(iggy);
+    }
+    Ok(deployments)
+}
+
+fn publish(args: &PublishArgs) -> Result<(), Failure> {
+    let outcome = driver::publish(&Workload {
+        address: args.address,
+        topic: args.topic.clone(),
+        qos: match args.qos {
+            0 => QoS::AtMostOnce,
+            _ => QoS::AtLeastOnce,
+        },
+        clients: args.clients,
+        window: args.window,
+        payload: args.payload as usize,
+        limit: Limit {
+            messages: args.messages,
+            duration: args.time,
+        },
+    })?;
+    let found = json!({
+        "qos": args.qos,
+        "clients": args.clients,
+        "window": args.window,
+        "payload": args.payload,
+        "messages": outcome.messages,
+        "seconds": outcome.elapsed.as_secs_f64(),
+        "rate": outcome.rate(),
+        "latency_us": outcome.latencies.summary(),
+    });
+    println!("{found:#}");
+    Ok(())
+}
+
+/// A file that Cargo puts, or that is to be put, next to this program.
+fn beside(name: &str) -> PathBuf {
+    let program = env::current_exe().unwrap_or_default();
+    program.parent().unwrap_or(Path::new(".")).join(name)
+}
+
+fn program(variable: &str) -> Result<Option<PathBuf>, Failure> {
+    env::var_os(variable)
+        .filter(|value| !value.is_empty())
+        .map(|value| existing(value.into()))
+        .transpose()
+}
+
+/// The whole path of a file, which processes with another working directory need.
+fn existing(path: PathBuf) -> Result<PathBuf, Failure> {
+    fs::canonicalize(&path).map_err(|_| Failure::Missing(path))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if (Duration::from_millis(10)..=Duration::from_secs(3_600)).contains(&duration) {
+        Ok(duration)
+    } else {
+        Err("must be between 10ms and 1h".to_owned())
+    }
+}
+
+fn topic(text: &str) -> Result<String, String> {
+    // The number of a client has to fit behind it.
+    if text.is_empty() || text.len() > 65_000 || text.contains(['+', '#', '\0']) {
+        return Err("must be 1 to 65,000 bytes without +, # and NUL".to_owned());
+    }
+    Ok(text.to_owned())
+}
