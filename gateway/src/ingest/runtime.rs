@@ -126,7 +126,6 @@ impl Batches {
             return;
         }
         hand.nacks = 0;
-        hand.rest_until = None;
         if let Some(offer) = hand.offer.take() {
             // Who appends may have given up.
             let _ = offer.stored.send(());

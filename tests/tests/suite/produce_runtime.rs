@@ -113,10 +113,11 @@ fn an_outage_of_iggy_brings_no_puback_and_ends_with_everything_stored_in_order()
     }
     let mut client = deployment.client("publisher");
     client.publish(TOPIC, 1, "1");
+    let quiet = Duration::from_secs(if binaries::long() { 20 } else { 2 });
     deployment.iggy.kill();
     for id in 2..=6 {
         client.send(&packet::publish(TOPIC, id, id.to_string()));
-        client.expect_silence(Duration::from_secs(2));
+        client.expect_silence(quiet);
         client.ping();
     }
     assert_eq!(deployment.source_status(), "running");

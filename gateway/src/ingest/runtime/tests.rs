@@ -98,6 +98,9 @@ async fn n6_a_refused_batch_comes_again_as_it_was_and_is_not_overtaken_until_it_
         let refused = Instant::now();
         bench.batches.refuse();
         assert_eq!(bench.counters.runtime_nacks.get(), nacks);
+        // The result of no batch: this one is not with the runtime now.
+        bench.batches.acknowledge();
+        assert!(!first.is_finished());
         let again = timeout(NEVER, bench.batches.next()).await.unwrap();
         assert_eq!(again, before);
         assert!(refused.elapsed() >= Duration::from_secs(pause));
@@ -112,6 +115,12 @@ async fn n6_a_refused_batch_comes_again_as_it_was_and_is_not_overtaken_until_it_
         acknowledged.elapsed(),
         Duration::ZERO,
         "the pauses are over"
+    );
+    bench.batches.refuse();
+    assert_eq!(bench.next().await, [4, 5]);
+    assert!(
+        acknowledged.elapsed() < Duration::from_secs(3),
+        "they begin anew"
     );
     bench.batches.acknowledge();
     assert_eq!(second.await.unwrap(), Ok(()));
@@ -206,10 +215,16 @@ async fn while_iggy_is_away_nothing_is_handed_over() {
         bench.batches.health.clone(),
         bench.own.clone(),
     ));
+    let given_up = bench.append(records(7..8));
+    assert_eq!(bench.next().await, [7]);
+    given_up.abort();
     bench.own.set_outage(true);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let append = bench.append(records(1..2));
+    let mut append = bench.append(records(1..2));
     assert!(timeout(NEVER, bench.batches.next()).await.is_err());
+    // A late result, of the batch that was given up: this one has not been handed over.
+    bench.batches.acknowledge();
+    assert!(is_waiting(&mut append).await);
     bench.own.set_outage(false);
     let back = Instant::now();
     assert_eq!(bench.next().await, [1]);
