@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::config::{Config, Limits};
 use crate::gateway::{Gateway, Role};
 use crate::log::memory::MemoryLog;
-use crate::log::{Name, StoredRecord, Target, Triple};
+use crate::log::{Log, Name, StoredRecord, Target, Triple};
 use crate::mapping::{TopicMap, envelope};
 use crate::session::connection;
 
@@ -17,11 +17,13 @@ mod again;
 mod bounds;
 mod client;
 mod delivery;
+mod endings;
 mod ingest;
 mod outcomes;
 mod random;
 mod runtime;
 mod session;
+mod storm;
 
 pub(crate) use client::{Client, Got};
 
@@ -67,16 +69,29 @@ impl Sim {
         log: MemoryLog,
         configure: impl FnOnce(&mut Config),
     ) -> Self {
+        let log = Arc::new(log);
+        Self::start(map, log.clone(), log, configure).await
+    }
+
+    /// On a `log` that rests on `memory`.
+    pub(crate) async fn start(
+        map: &str,
+        log: Arc<dyn Log>,
+        memory: Arc<MemoryLog>,
+        configure: impl FnOnce(&mut Config),
+    ) -> Self {
         let password = ("MQTT_GATEWAY_IGGY_PASSWORD", "secret");
         let mut config = Config::load(&json!({}), [password]).unwrap();
         config.listen.clear();
         configure(&mut config);
-        let log = Arc::new(log);
         let map = TopicMap::compile("map.toml", map).unwrap();
-        let gateway = Gateway::start_on(config, map, log.clone()).await.unwrap();
+        let gateway = Gateway::start_on(config, map, log).await.unwrap();
         assert!(gateway.add_role(Role::Ingest));
         assert!(gateway.add_role(Role::Delivery));
-        Self { gateway, log }
+        Self {
+            gateway,
+            log: memory,
+        }
     }
 
     /// A client that has not sent anything; the stream buffers `buffer` bytes in each direction.
