@@ -106,7 +106,7 @@ fn expected(map: &TopicMap, topic: &str, partitions: Option<u32>) -> Value {
             let count = partitions.unwrap_or(found.plan.spec.partitions);
             let (kind, number) = match found.rule {
                 RuleId::Rule(number) => ("rule", json!(number)),
-                RuleId::Fallback => ("fallback", Value::Null),
+                RuleId::Fallback | RuleId::DeadLetter => ("fallback", Value::Null),
                 RuleId::Foreign(number) => ("foreign", json!(number)),
             };
             json!({

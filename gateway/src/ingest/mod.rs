@@ -399,7 +399,7 @@ impl Ingest {
         let rule = rule.map(|rule| rule.to_string());
         let client = &publisher.client;
         envelope::mark_refused(&mut entry.record, reason.name(), rule.as_deref(), client);
-        entry.ticket.to_dead_letter(reason);
+        entry.ticket.becomes_dead_letter(reason);
         entry.key = None;
         lane.push(self, entry);
     }

@@ -161,7 +161,7 @@ impl Publisher {
         drop(order);
         self.room_in_window.notify_one();
         for follower in followers {
-            follower.as_its_first(verdict);
+            follower.share_fate(verdict);
         }
     }
 

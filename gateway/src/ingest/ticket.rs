@@ -94,7 +94,7 @@ impl Ticket {
     }
 
     /// It is the same message as one that has ended with `verdict`.
-    pub(super) fn as_its_first(mut self, verdict: Verdict) {
+    pub(super) fn share_fate(mut self, verdict: Verdict) {
         match verdict {
             Verdict::Acknowledge(Evidence::Committed(evidence)) => self.stored_already(evidence),
             Verdict::Acknowledge(Evidence::Waived) => {
@@ -107,7 +107,7 @@ impl Ticket {
     }
 
     /// It cannot be stored where it should, and goes to the dead-letter topic.
-    pub(super) fn to_dead_letter(&mut self, reason: Reason) {
+    pub(super) fn becomes_dead_letter(&mut self, reason: Reason) {
         self.dead_letter = Some(reason);
     }
 
