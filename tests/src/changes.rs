@@ -92,7 +92,10 @@ impl Reader {
             }
             let options = TopicCreateOptions {
                 partitions_count: Some(target.partitions),
-                durability: Durability::Persisted,
+                durability: match target.persisted {
+                    true => Durability::Persisted,
+                    false => Durability::Replicated,
+                },
                 ..TopicCreateOptions::default()
             };
             client

@@ -21,6 +21,9 @@ pub const SOURCE: &str = "connectors/mqtt_source.toml";
 /// The sink connector's file.
 pub const SINK: &str = "connectors/mqtt_sink.toml";
 
+/// The dead-letter topic, as the shipped files have it. Each test has a stream of its own for it.
+pub const DEAD_LETTERS: &str = "dead_letter";
+
 /// How many partitions the topics of [`own_map`] have.
 pub const PARTITIONS: u32 = 4;
 
@@ -33,16 +36,25 @@ pub struct Target {
     pub topic: String,
     /// How many partitions it is made with.
     pub partitions: u32,
+    /// Whether Iggy is to have a message on stable storage before it confirms it.
+    pub persisted: bool,
 }
 
 impl Target {
-    /// A topic with the given names.
+    /// A topic with the given names, whose messages are on stable storage when they are confirmed.
     pub fn new(stream: &str, topic: &str, partitions: u32) -> Self {
         Self {
             stream: stream.to_owned(),
             topic: topic.to_owned(),
             partitions,
+            persisted: true,
         }
+    }
+
+    /// One whose messages Iggy may still have in memory only when it confirms them.
+    pub fn committed_only(mut self) -> Self {
+        self.persisted = false;
+        self
     }
 }
 
@@ -183,19 +195,24 @@ impl Files {
             return Vec::new();
         };
         let partitions = partitions_of(&map).unwrap_or(1);
+        let persisted = persisted(&map).unwrap_or(true);
         let mut targets = Vec::new();
-        let mut add = |stream: Option<&Value>, topic: Option<&Value>, partitions| {
+        let mut add = |stream: Option<&Value>, topic: Option<&Value>, partitions, persisted| {
             if let (Some(Value::String(stream)), Some(Value::String(topic))) = (stream, topic)
                 && !stream.contains('$')
                 && !topic.contains('$')
             {
-                targets.push(Target::new(stream, topic, partitions));
+                targets.push(Target {
+                    persisted,
+                    ..Target::new(stream, topic, partitions)
+                });
             }
         };
         add(
             map.get("default_stream"),
             map.get("default_topic"),
             partitions,
+            persisted,
         );
         for rule in map
             .get("rule")
@@ -208,6 +225,7 @@ impl Files {
                 rule.get("stream"),
                 rule.get("topic"),
                 partitions_of(&rule).unwrap_or(partitions),
+                self::persisted(&rule).unwrap_or(persisted),
             );
         }
         if self.has(SOURCE) {
@@ -218,7 +236,7 @@ impl Files {
                 .into_iter()
                 .flatten()
             {
-                add(entry.get("stream"), entry.get("topic"), 1);
+                add(entry.get("stream"), entry.get("topic"), 1, true);
             }
         }
         targets
@@ -227,6 +245,10 @@ impl Files {
 
 fn partitions_of(table: &Table) -> Option<u32> {
     u32::try_from(table.get("partitions")?.as_integer()?).ok()
+}
+
+fn persisted(table: &Table) -> Option<bool> {
+    Some(table.get("durability")?.as_str()? == "persisted")
 }
 
 fn set(table: &mut Table, key: &[&str], value: Value) {

@@ -109,6 +109,12 @@ impl Deployment {
         self.reader().stream_records(&self.stream)
     }
 
+    /// What is stored in the dead-letter topic.
+    pub fn dead_letters(&self) -> Vec<Record> {
+        self.reader()
+            .records(&format!("{}_refused", self.stream), config::DEAD_LETTERS)
+    }
+
     /// The status of the source connector.
     pub fn source_status(&self) -> String {
         self.host
@@ -252,6 +258,13 @@ impl Builder {
         let files = Files::copy_shipped(folder.path());
         // Consumer offsets on a shared server must not meet those of another test.
         files.set(config::GATEWAY, &["node"], stream.clone());
+        // Nor its dead letters.
+        let dead_letters = Target::new(&format!("{stream}_refused"), config::DEAD_LETTERS, 1);
+        files.set(
+            config::GATEWAY,
+            &["dead_letter_stream"],
+            dead_letters.stream.clone(),
+        );
         if !self.shipped_map {
             let map = self
                 .map
@@ -292,6 +305,7 @@ impl Builder {
         }
         change(&files);
         let mut targets = files.constant_targets();
+        targets.push(dead_letters);
         targets.extend(self.targets);
         for target in &self.existing {
             iggy.make(target);

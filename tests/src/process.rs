@@ -54,6 +54,43 @@ impl Process {
         self.child.id()
     }
 
+    /// How much memory the process has resident, in bytes.
+    ///
+    /// # Panics
+    /// When the process has ended.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+            .map(|kilobytes| kilobytes * 1_024)
+            .unwrap_or_else(|| panic!("{} has no VmRSS: {status:?}", self.name))
+    }
+
+    /// How many file descriptors the process has open.
+    ///
+    /// # Panics
+    /// When the process has ended.
+    pub fn descriptors(&self) -> usize {
+        self.entries("fd")
+    }
+
+    /// How many threads the process has.
+    ///
+    /// # Panics
+    /// When the process has ended.
+    pub fn threads(&self) -> usize {
+        self.entries("task")
+    }
+
+    fn entries(&self, folder: &str) -> usize {
+        let folder = format!("/proc/{}/{folder}", self.id());
+        fs::read_dir(&folder)
+            .unwrap_or_else(|error| panic!("cannot read {folder} of {}: {error}", self.name))
+            .count()
+    }
+
     /// Everything that this process, and earlier ones with the same log file, have printed, without terminal colours.
     pub fn output(&self) -> String {
         plain(&String::from_utf8_lossy(

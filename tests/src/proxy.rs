@@ -1,10 +1,12 @@
-//! A TCP proxy between the gateway and Iggy that can hold replies or requests, cut connections, and refuse new ones.
+//! A TCP proxy between the gateway and Iggy that can hold replies or requests, delay or lose replies, cut connections, and
+//! refuse new ones.
 //!
 //! Always holds: bytes are forwarded unchanged and in order or not at all. What is held when connections are cut is lost,
 //! as it would be with a broken network.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -29,6 +31,11 @@ struct Shared {
 struct State {
     hold_requests: bool,
     hold_replies: bool,
+    /// How long each reply takes longer than it does by itself.
+    delay: Duration,
+    /// A connection is closed in place of the reply to a request with more bytes than this.
+    lose_replies: Option<usize>,
+    lost_replies: usize,
     refuse: bool,
     stopped: bool,
     /// Counts the cuts: a pump that was started under an earlier number must not forward any more.
@@ -86,6 +93,21 @@ impl Proxy {
             state.hold_requests = false;
             state.hold_replies = false;
         });
+    }
+
+    /// From now on each reply comes so much later; one connection's replies one after the other.
+    pub fn delay_replies(&self, delay: Duration) {
+        self.change(|state| state.delay = delay);
+    }
+
+    /// From now on a connection is closed in place of the reply to a request of more than so many bytes; `None` ends that.
+    pub fn lose_replies(&self, to_more_than: Option<usize>) {
+        self.change(|state| state.lose_replies = to_more_than);
+    }
+
+    /// How many connections were closed in place of a reply.
+    pub fn lost_replies(&self) -> usize {
+        self.shared.lock().lost_replies
     }
 
     /// Closes every connection; what was held is lost.
@@ -163,16 +185,34 @@ impl Shared {
             }
             state.generation
         };
-        let requests = Arc::clone(self);
-        let replies = Arc::clone(self);
-        thread::spawn(move || requests.pump(Direction::Request, generation, from_client, server));
-        thread::spawn(move || replies.pump(Direction::Reply, generation, from_server, client));
+        let asked = Arc::new(AtomicUsize::new(0));
+        for (direction, from, to) in [
+            (Direction::Request, from_client, server),
+            (Direction::Reply, from_server, client),
+        ] {
+            let (shared, asked) = (Arc::clone(self), Arc::clone(&asked));
+            thread::spawn(move || shared.pump(direction, generation, from, to, &asked));
+        }
     }
 
-    fn pump(&self, direction: Direction, generation: u64, mut from: TcpStream, mut to: TcpStream) {
+    /// `asked` is how many bytes the connection has sent since its last reply.
+    fn pump(
+        &self,
+        direction: Direction,
+        generation: u64,
+        mut from: TcpStream,
+        mut to: TcpStream,
+        asked: &AtomicUsize,
+    ) {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
+            if direction == Direction::Request {
+                asked.fetch_add(length, Ordering::SeqCst);
+            }
             if !self.pass(direction, generation) {
+                break;
+            }
+            if direction == Direction::Reply && self.loses_reply(asked.swap(0, Ordering::SeqCst)) {
                 break;
             }
             let Some(bytes) = buffer.get(..length) else {
@@ -186,10 +226,21 @@ impl Shared {
         let _ = to.shutdown(Shutdown::Both);
     }
 
+    fn loses_reply(&self, asked: usize) -> bool {
+        let mut state = self.lock();
+        let loses = state.lose_replies.is_some_and(|most| asked > most);
+        state.lost_replies += usize::from(loses);
+        loses
+    }
+
     /// Waits while `direction` is held; false when the connection was cut in the meantime.
     fn pass(&self, direction: Direction, generation: u64) -> bool {
         let mut state = self.lock();
         if direction == Direction::Reply {
+            let delay = state.delay;
+            drop(state);
+            thread::sleep(delay);
+            state = self.lock();
             state.held_replies += 1;
         }
         while state.generation == generation && state.holds(direction) {
@@ -283,6 +334,33 @@ mod tests {
         let mut again = client(&proxy);
         again.write_all(b"c").unwrap();
         assert_eq!(read(&mut again), Some(b'c'));
+    }
+
+    #[test]
+    fn a_delayed_reply_comes_later() {
+        let proxy = Proxy::start(echo());
+        let mut stream = client(&proxy);
+        proxy.delay_replies(Duration::from_millis(300));
+        let sent = std::time::Instant::now();
+        stream.write_all(b"a").unwrap();
+        assert_eq!(read(&mut stream), Some(b'a'));
+        assert!(sent.elapsed() >= Duration::from_millis(300));
+    }
+
+    #[test]
+    fn a_lost_reply_closes_its_connection_and_only_replies_to_large_requests_are_lost() {
+        let proxy = Proxy::start(echo());
+        proxy.lose_replies(Some(10));
+        let mut stream = client(&proxy);
+        for _ in 0..5 {
+            stream.write_all(b"abcd").unwrap();
+            for expected in b"abcd" {
+                assert_eq!(read(&mut stream), Some(*expected));
+            }
+        }
+        stream.write_all(&[b'x'; 20]).unwrap();
+        assert_eq!(read(&mut stream), None);
+        assert_eq!(proxy.lost_replies(), 1);
     }
 
     #[test]

@@ -77,7 +77,10 @@ pub fn create(http: SocketAddr, targets: &[Target]) {
                     "compression_algorithm": "none",
                     "message_expiry": 0,
                     "max_topic_size": 0,
-                    "options": {"enforce_fsync": "true", "messages_required_to_save": "1"},
+                    "options": match target.persisted {
+                        true => json!({"enforce_fsync": "true", "messages_required_to_save": "1"}),
+                        false => json!({}),
+                    },
                 }),
             );
             assert!(

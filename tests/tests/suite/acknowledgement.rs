@@ -7,7 +7,7 @@ use e2e::deployment::Deployment;
 use e2e::packet;
 use e2e::raw::RawClient;
 use e2e::records::Record;
-use e2e::wait::PATIENCE;
+use e2e::wait::{self, PATIENCE};
 
 const TOPIC: &str = "device/7/x";
 /// Reconnecting to Iggy after a cut may take as long as the gateway's longest backoff.
@@ -56,20 +56,111 @@ fn b01_no_puback_while_the_reply_of_iggy_is_held_and_one_record_after_its_releas
 }
 
 #[test]
-fn b01_a_cut_that_loses_the_reply_is_followed_by_a_retry_with_the_same_id() {
+fn b01_no_puback_for_a_whole_window_over_several_partitions_while_replies_are_held() {
     let deployment = Deployment::builder().proxied().start();
     let mut client = warm(&deployment);
 
     deployment.proxy().hold_replies();
-    client.send(&packet::publish(TOPIC, 7, "lost reply"));
-    wait_until_stored(&deployment, "lost reply");
-    client.expect_silence(Duration::from_secs(1));
+    let topic = |id: u16| format!("device/{}/x", id % 8);
+    for id in 1..=100 {
+        client.send(&packet::publish(topic(id), id, id.to_string()));
+        // With QoS 0 among them, which has no place in the order.
+        client.send(&packet::publish_qos0(topic(id), format!("{id} QoS 0")));
+    }
+    client.ping();
+    client.expect_silence(Duration::from_secs(3));
+
+    deployment.proxy().release();
+    for id in 1..=100 {
+        client.expect(&packet::puback(id));
+    }
+    client.ping();
+    let records = deployment.device_records();
+    for id in 1..=100 {
+        let of = |payload: &str| {
+            let same = records
+                .iter()
+                .filter(|record| record.payload_text() == payload);
+            same.count()
+        };
+        assert_eq!(of(&id.to_string()), 1, "message {id}");
+    }
+}
+
+#[test]
+fn b01_no_puback_while_the_target_is_looked_up_or_made() {
+    let builder = Deployment::builder();
+    let stream = builder.stream().to_owned();
+    let map = format!(
+        "default_stream = '{stream}'\n\
+         default_topic = 'rest'\n\
+         [[rule]]\n\
+         mqtt_topic = 'new/([^/]+)'\n\
+         stream = '{stream}'\n\
+         topic = 'new_$1'\n"
+    );
+    let deployment = builder
+        .map(map)
+        .target(&stream, "new_1", 1)
+        .proxied()
+        .start();
+    let mut client = deployment.client("publisher");
+    client.publish("other", 1, "warm");
+
+    deployment.proxy().hold_replies();
+    client.send(&packet::publish("new/1", 7, "first"));
+    client.send(&packet::publish("other", 8, "second"));
+    client.ping();
+    client.expect_silence(Duration::from_secs(2));
     deployment.proxy().cut();
     deployment.proxy().release();
+    client.expect_within(&packet::puback(7), AFTER_A_CUT);
+    client.expect_within(&packet::puback(8), AFTER_A_CUT);
+    let stored = deployment.reader().records(&stream, "new_1");
+    let stored: Vec<String> = stored.iter().map(Record::payload_text).collect();
+    assert_eq!(stored, ["first"]);
+}
+
+#[test]
+fn b01_a_host_that_ends_while_replies_are_held_acknowledges_nothing() {
+    let mut deployment = Deployment::builder()
+        .proxied()
+        .gateway("shutdown_grace", "1s")
+        .start();
+    let mut client = warm(&deployment);
+    deployment.proxy().hold_replies();
+    client.send(&packet::publish(TOPIC, 7, "held"));
+    wait_until_stored(&deployment, "held");
+    deployment.host.process().terminate(AFTER_A_CUT);
+    client.expect_closed(PATIENCE);
+
+    deployment.proxy().release();
+    deployment.host.start();
+    deployment.wait_until_running();
+    let mut client = deployment.client("publisher");
+    client.send(&packet::publish_flags(0x3A, TOPIC, 7, "held"));
+    client.expect(&packet::puback(7));
+}
+
+#[test]
+fn b01_one_lost_reply_after_another_is_followed_by_a_retry_with_the_same_id() {
+    let deployment = Deployment::builder().proxied().start();
+    let mut client = warm(&deployment);
+
+    // Far more than any request has that is not an append of it.
+    let payload = "lost reply ".to_owned() + &"x".repeat(50_000);
+    deployment.proxy().lose_replies(Some(40_000));
+    client.send(&packet::publish(TOPIC, 7, &payload));
+    wait::until("three replies are lost", AFTER_A_CUT, || {
+        deployment.proxy().lost_replies() >= 3
+    });
+    client.expect_silence(Duration::from_millis(200));
+    client.ping();
+    deployment.proxy().lose_replies(None);
 
     client.expect_within(&packet::puback(7), AFTER_A_CUT);
-    let records = with_payload(&deployment, "lost reply");
-    assert!(!records.is_empty());
+    let records = with_payload(&deployment, &payload);
+    assert!(records.len() >= 3);
     for record in &records {
         assert_eq!(record.id, records[0].id, "a retry keeps the message id");
     }

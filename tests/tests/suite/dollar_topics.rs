@@ -55,9 +55,9 @@ fn check_not_named(deployment: &Deployment) {
         subscriber.send(&subscribe(id, &filters));
         subscriber.expect(&suback(id, &[1, 0x80, 0]));
 
-        publisher.send(&publish_qos0(topic, "dropped"));
+        publisher.send(&publish_qos0(topic, "refused"));
         publisher.ping();
-        expect_unstorable(deployment, topic, &[]);
+        expect_unstorable(deployment, topic, "dollar_topic", &[]);
     }
     assert_eq!(deployment.stored(), []);
 

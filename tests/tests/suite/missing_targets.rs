@@ -202,7 +202,7 @@ fn b13_publishes_to_a_topic_that_was_deleted_are_refused_until_it_is_there_again
         loss.happens(&deployment);
         // Also when Iggy was asked before and said no.
         for _ in 0..2 {
-            expect_unstorable(&deployment, GUARDED, &[&target.stream]);
+            expect_unstorable(&deployment, GUARDED, "no_target", &[&target.stream]);
             expect_others_served();
         }
         assert!(
@@ -276,7 +276,7 @@ fn m3_m4_a_topic_made_again_with_other_partitions_has_its_keys_where_subscribers
     deployment.client("before").publish(GUARDED, 1, "before");
     for partitions in [5, 1, 3] {
         Loss::Topic.happens(&deployment);
-        expect_unstorable(&deployment, GUARDED, &[&target.stream]);
+        expect_unstorable(&deployment, GUARDED, "no_target", &[&target.stream]);
         target.partitions = partitions;
         deployment.iggy.make(&target);
 

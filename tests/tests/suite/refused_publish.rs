@@ -3,7 +3,6 @@
 use e2e::deployment::Deployment;
 use e2e::packet::{self, publish, publish_flags, publish_qos0};
 use e2e::ports::unique_name;
-use e2e::raw::PROMPT;
 use e2e::refusal::{Row, check_connected};
 
 use crate::refused_connect::bad_text;
@@ -58,13 +57,23 @@ fn b57_a_topic_that_is_not_utf8_or_holds_u_0000_closes_the_connection_and_is_not
     assert_eq!(deployment.stored(), []);
 }
 
-/// Publishes to `topic`, which has no place in Iggy, with QoS 1, and checks that there is no PUBACK and that nothing is
-/// stored in the deployment's stream and `others`.
-pub(crate) fn expect_unstorable(deployment: &Deployment, topic: &str, others: &[&str]) {
+/// Publishes to `topic`, which has no place in Iggy, with QoS 1, and checks that it is acknowledged, that it is in the
+/// dead-letter topic for the given reason, and that nothing of it is stored in the deployment's stream and `others`.
+pub(crate) fn expect_unstorable(
+    deployment: &Deployment,
+    topic: &str,
+    reason: &str,
+    others: &[&str],
+) {
     let payload = unique_name();
     let mut client = deployment.client("unstorable");
-    client.send(&publish(topic, 1, &payload));
-    client.expect_closed(PROMPT);
+    client.publish(topic, 1, &payload);
+    let mut letters = deployment.dead_letters();
+    letters.retain(|letter| letter.payload_text() == payload);
+    assert_eq!(letters.len(), 1, "{topic}");
+    assert_eq!(letters[0].text("mqtt.topic"), topic);
+    assert_eq!(letters[0].text("mqtt.client_id"), "unstorable");
+    assert_eq!(letters[0].text("mqtt.refused"), reason, "{topic}");
     for stream in others.iter().chain([&deployment.stream()]) {
         for record in deployment.reader().stream_records(stream) {
             let stored = record.payload_text() == payload;
@@ -74,15 +83,18 @@ pub(crate) fn expect_unstorable(deployment: &Deployment, topic: &str, others: &[
 }
 
 #[test]
-fn a_qos_1_publish_that_no_rule_maps_is_refused_and_a_qos_0_one_is_dropped() {
+fn a_publish_that_no_rule_maps_goes_to_the_dead_letter_topic_with_either_qos() {
     let deployment = Deployment::builder().refuse_unmatched().start();
     let mut client = deployment.client("qos0");
     client.send(&publish_qos0("unmapped/topic", "x"));
     client.ping();
     client.publish(TOPIC, 1, "stored");
 
-    expect_unstorable(&deployment, "unmapped/topic", &[]);
+    expect_unstorable(&deployment, "unmapped/topic", "no_rule", &[]);
     let stored = deployment.stored();
     assert_eq!(stored.len(), 1);
     assert_eq!(stored[0].payload_text(), "stored");
+    let letters = deployment.dead_letters();
+    assert_eq!(letters.len(), 2);
+    assert_eq!(letters[0].text("mqtt.client_id"), "qos0");
 }

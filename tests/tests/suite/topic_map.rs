@@ -207,7 +207,12 @@ fn expect_beyond_the_bound(deployment: &Deployment, mqtt_topic: &str, target: &T
     client.ping();
     client.send(&packet::subscribe(2, &[(mqtt_topic, 1)]));
     client.expect(&packet::suback(2, &[0x80]));
-    expect_unstorable(deployment, mqtt_topic, &[&target.stream]);
+    expect_unstorable(
+        deployment,
+        mqtt_topic,
+        "too_many_targets",
+        &[&target.stream],
+    );
     let after = reader.topic(&target.stream, &target.topic).is_some();
     assert_eq!(after, before, "{target:?} was made");
     assert_eq!(reader.records(&target.stream, &target.topic), []);
