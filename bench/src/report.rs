@@ -227,7 +227,7 @@ mod tests {
             bound,
         );
         assert_eq!(just.reached, Some(true));
-        let above = figure(&[201.0], &[100.0], Unit::Micros, bound);
+        let above = figure(&[150.0, 201.0, 202.0], &[100.0; 3], Unit::Micros, bound);
         assert_eq!(above.reached, Some(false));
         let batches = figure(
             &[20.0, 20.0],
@@ -242,7 +242,7 @@ mod tests {
             rows,
             [
                 "| sandbox | persisted | p50 | 220 µs (150–330) | 110 µs (100–110) | 2.00 (1.50–3.00) | ratio ≤ 2: yes | 1.00–1.50 |",
-                "| sandbox | persisted | p50 | 201 µs (201–201) | 100 µs (100–100) | 2.01 (2.01–2.01) | ratio ≤ 2: **no** | — |",
+                "| sandbox | persisted | p50 | 201 µs (150–202) | 100 µs (100–100) | 2.01 (1.50–2.02) | ratio ≤ 2: **no** | 1.00–1.34 |",
                 "| sandbox | persisted | p50 | 20.0 (20.0–20.0) | — | — | > 20: **no** | 1.00–1.00 |",
             ]
         );

@@ -183,10 +183,12 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_frames_are_told() {
-        // A frame that is smaller than its header, and an append without room for its routing.
+        // A frame that is smaller than its header, an append without room for its routing, and one whose routing would have
+        // to be kept in memory until a gigabyte of it has come.
         let too_small = vec![0; HEADER_SIZE];
         let truncated = frame(Operation::SendMessages, &100_u32.to_le_bytes());
-        let endless = frame(Operation::SendMessages, &[0xFF; 2_000]);
+        let mut endless = frame(Operation::SendMessages, &(1_u32 << 30).to_le_bytes());
+        endless[SIZE_FIELD_OFFSET..SIZE_FIELD_OFFSET + 4].copy_from_slice(&[0xFF; 4]);
         for bytes in [too_small, truncated, endless] {
             let mut reader = FrameReader::default();
             assert_eq!(reader.read(&[&bytes[..], &[0]].concat()), Err(NoFrame));

@@ -152,7 +152,15 @@ impl<'a> Deployment<'a> {
         } = *self.settings;
         let before = self.counter.count()?;
         let outcome = self.publish(&self.counted, measured, clients, window)?;
-        Ok((outcome, self.counter.count()?.since(before)))
+        let appends = self.counter.count()?.since(before);
+        // More is possible: an append that had to be tried again.
+        if appends.messages < outcome.messages {
+            return Err(IngestError::Uncounted {
+                confirmed: outcome.messages,
+                counted: appends.messages,
+            });
+        }
+        Ok((outcome, appends))
     }
 
     /// The SDK, with `batch` messages in an append and a connection for each partition.

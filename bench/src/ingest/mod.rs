@@ -2,7 +2,8 @@
 //! appends under load.
 //!
 //! Always holds: gateway and SDK take turns on the same server and append to the same topic; after each workload the server
-//! is asked how many messages the topic holds, and fewer than were confirmed end the run.
+//! is asked how many messages the topic holds, and fewer than were confirmed end the run, as they do when the counting
+//! proxy saw fewer.
 
 use std::io;
 use std::path::Path;
@@ -78,6 +79,14 @@ pub(crate) enum IngestError {
         confirmed: u64,
         /// How many are there.
         stored: u64,
+    },
+    /// The proxy saw fewer messages than were confirmed.
+    #[error("{confirmed} messages were confirmed, and the counting proxy saw {counted} of them")]
+    Uncounted {
+        /// How many were confirmed.
+        confirmed: u64,
+        /// How many were counted.
+        counted: u64,
     },
     /// No temporary folder or no threads.
     #[error("cannot prepare the run: {0}")]
