@@ -72,6 +72,8 @@ pub enum Expected {
     Again,
     /// Another message than the one that has the packet id.
     Conflict,
+    /// A message behind one that closes the connection: stored, it would come before that one, which is sent again.
+    TooLate,
 }
 
 /// What is known of a message.
@@ -104,6 +106,8 @@ pub struct AckOrder {
     stored: VecDeque<(PacketId, Content, Committed)>,
     /// How many stored ones are remembered.
     memory: usize,
+    /// Whether a PUBLISH has closed the connection, or will when it is the oldest.
+    doomed: bool,
     closed: bool,
 }
 
@@ -116,12 +120,16 @@ impl AckOrder {
             numbers: HashMap::new(),
             stored: VecDeque::new(),
             memory,
+            doomed: false,
             closed: false,
         }
     }
 
     /// A place for the PUBLISH that has arrived now, if it is a new one.
     pub fn expect(&mut self, id: PacketId, content: Content) -> Expected {
+        if self.doomed {
+            return Expected::TooLate;
+        }
         if let Some(slot) = self.slot(id) {
             return match slot.content == content {
                 true => Expected::Again,
@@ -196,7 +204,8 @@ impl AckOrder {
         let at = self.at(number);
         let mut followers = Vec::new();
         if let Some(slot) = at.and_then(|at| self.slots.get_mut(at)) {
-            slot.verdict.get_or_insert(verdict);
+            let verdict = *slot.verdict.get_or_insert(verdict);
+            self.doomed |= matches!(verdict, Verdict::Close(_));
             followers = std::mem::take(&mut slot.followers);
         }
         while let Some((verdict, slot)) = self.next_settled() {
@@ -285,6 +294,16 @@ mod tests {
         let released = settle(&mut order, numbers[0], STORED);
         let close = Released::Close(Why::Failed);
         assert_eq!(released, [Released::PubAck(id(1)), close]);
+    }
+
+    #[test]
+    fn n2_nothing_is_taken_behind_a_publish_that_closes_the_connection() {
+        let mut order = AckOrder::new(0);
+        let (first, second) = (expect(&mut order, 1), expect(&mut order, 2));
+        settle(&mut order, second, FAILED);
+        assert_eq!(order.expect(id(3), Content(3)), Expected::TooLate);
+        settle(&mut order, first, STORED);
+        assert_eq!(order.expect(id(4), Content(4)), Expected::TooLate);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub struct Publisher {
 pub enum Received {
     /// A message to be stored.
     New(Ticket),
-    /// One that is being stored, or is stored, already.
+    /// One that is being stored, or is stored, already; or that comes too late on a connection that is about to end.
     Known,
     /// A protocol error: its packet id is that of another message, which still waits for its PUBACK.
     Conflict(PacketId),
@@ -119,6 +119,13 @@ impl Publisher {
         let mut order = self.order.lock();
         let (ticket, with) = match order.expect(id, content) {
             Expected::Conflict => return Received::Conflict(id),
+            Expected::TooLate => {
+                drop(order);
+                self.counters.publishes_received.increment();
+                // It has failed: the connection ends, and its client sends it again behind the one that ends it.
+                drop(Ticket::new(self, None));
+                return Received::Known;
+            }
             Expected::Again => {
                 let joined = order.join(id, content, Ticket::new(self, None));
                 drop(order);

@@ -298,7 +298,12 @@ impl Connection {
             Received::Known => return Ok(()),
             Received::Conflict(id) => return Err(Violation::PacketIdInUse(id)),
         };
-        match self.context.ingest.load_full() {
+        let ingest = match publish.qos {
+            // Dropping is what QoS 0 is for; waiting would hold up what comes behind it.
+            QoS::AtMostOnce => self.context.ingest.load_full(),
+            _ => self.context.role(&self.context.ingest).await,
+        };
+        match ingest {
             Some(ingest) => ingest.submit(publish, ticket).await,
             None => {
                 tracing::info!(client = %self.client, "publish refused: no source connector is attached to this gateway");

@@ -8,10 +8,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -60,6 +62,26 @@ pub struct Context {
     pub outbox_total: Arc<AtomicUsize>,
     /// Cancelled when the gateway stops: nobody comes in any more.
     pub stopping: CancellationToken,
+}
+
+/// How long a packet waits for the role that serves it.
+const ROLE_PATIENCE: Duration = Duration::from_secs(3);
+
+impl Context {
+    /// The role in `place`. It comes a moment after the listener when the runtime starts, and goes and comes when its
+    /// connector is restarted; many clients do not ask again after a refusal, so it is waited for.
+    async fn role<T>(&self, place: &ArcSwapOption<T>) -> Option<Arc<T>> {
+        let wait = async {
+            loop {
+                let added = self.role_added.notified();
+                if let Some(role) = place.load_full() {
+                    return role;
+                }
+                added.await;
+            }
+        };
+        timeout(ROLE_PATIENCE, wait).await.ok()
+    }
 }
 
 /// Why the gateway ends a connection.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::Context;
 use crate::backoff::Backoff;
@@ -18,9 +18,6 @@ use crate::log::{LogError, Triple};
 use crate::mapping::{Read, Refusal};
 use crate::mqtt::{QoS, TopicFilter, TopicName};
 use crate::targets::TargetError;
-
-/// How long a SUBSCRIBE waits for a delivery role.
-const ROLE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a filter is answered with 0x80.
 #[derive(Debug, thiserror::Error)]
@@ -153,21 +150,9 @@ impl Subscriptions {
         }
     }
 
-    /// The delivery role. It comes a moment after the listener when the runtime starts, and goes and comes when its
-    /// connector is restarted; many clients never ask again after a refusal, so it is waited for.
     async fn delivery_role(&self) -> Result<Arc<Delivery>, NotGranted> {
-        let wait = async {
-            loop {
-                let added = self.context.role_added.notified();
-                if let Some(delivery) = self.context.delivery.load_full() {
-                    return delivery;
-                }
-                added.await;
-            }
-        };
-        timeout(ROLE_PATIENCE, wait)
-            .await
-            .map_err(|_| NotGranted::NoDelivery)
+        let delivery = self.context.role(&self.context.delivery).await;
+        delivery.ok_or(NotGranted::NoDelivery)
     }
 
     async fn partitions(&self, read: &Read, deadline: Instant) -> Result<Vec<Triple>, NotGranted> {

@@ -163,6 +163,40 @@ async fn b05_a_message_that_may_not_be_published_is_never_answered_with_silence(
 }
 
 #[tokio::test(start_paused = true)]
+async fn n2_what_comes_behind_a_refused_message_is_not_stored_before_it() {
+    let sim = closing().await;
+    let mut client = sim.connect("a").await;
+    sim.log.hold(HoldAt::BeforeCommit);
+    client.publish("d/1/x", "1", Some(1)).await;
+    client.publish("$no/rule", "2", Some(2)).await;
+    client.publish("d/1/x", "3", Some(3)).await;
+    sim.until("received", |sim| sim.count("publishes_received") == 3)
+        .await;
+    sim.log.release();
+    assert_eq!(client.rest().await, [Got::PubAck(1)]);
+    assert_eq!(payloads(&sim.log.records(&device("1"))), ["1"]);
+    sim.assert_outcomes_add_up();
+}
+
+#[tokio::test(start_paused = true)]
+async fn n2_a_message_waits_for_a_source_that_is_about_to_start_and_keeps_its_place() {
+    let sim = Sim::new().await;
+    sim.gateway.remove_role(Role::Ingest).await;
+    let mut client = sim.connect("a").await;
+    for id in 1..=5 {
+        client.publish("d/1/x", &id.to_string(), Some(id)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(sim.gateway.add_role(Role::Ingest));
+    for id in 1..=5 {
+        assert_eq!(client.next().await, Got::PubAck(id));
+    }
+    let stored = payloads(&sim.log.records(&device("1")));
+    assert_eq!(stored, ["1", "2", "3", "4", "5"]);
+    sim.assert_outcomes_add_up();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_is_closed_again_and_again_for_the_same_reason_is_kept_out_for_a_while() {
     let sim = closing().await;
     for _ in 0..5 {
