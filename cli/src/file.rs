@@ -63,6 +63,12 @@ const GATEWAY_KEYS: &[&str] = &[
     "topic_map",
     "shutdown_grace",
     "headers",
+    "produce",
+    "on_unstorable",
+    "dead_letter_stream",
+    "dead_letter_topic",
+    "on_denied",
+    "on_weak_durability",
     "limits",
 ];
 
