@@ -200,6 +200,7 @@ impl Lane {
         if ingest.stop.is_cancelled() {
             queue.entries.clear();
         }
+        queue.entries.retain(|entry| !entry.ticket.is_too_late());
         let mut bytes = 0;
         let count = queue
             .entries

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -38,6 +39,10 @@ pub struct Publisher {
     pub(super) counters: Arc<Counters>,
     pub(super) share: Share,
     order: Mutex<AckOrder>,
+    /// How many PUBLISHes have come.
+    places: AtomicU64,
+    /// The place of the first that has closed the connection.
+    closed_at: AtomicU64,
     /// The client's connection before this one, for what is sent again, and until when it counts.
     before: Mutex<Option<(Arc<Publisher>, Instant)>>,
     writer: Box<dyn AckWriter>,
@@ -81,6 +86,8 @@ impl Publisher {
             counters,
             share: Room::share(),
             order: Mutex::new(AckOrder::new(memory)),
+            places: AtomicU64::new(0),
+            closed_at: AtomicU64::new(u64::MAX),
             before: Mutex::new(before),
             writer,
             room_in_window: Notify::new(),
@@ -143,6 +150,18 @@ impl Publisher {
             None => Received::New(ticket),
             Some(before) => settle_joined(before.join(id, content, ticket)),
         }
+    }
+
+    pub(super) fn next_place(&self) -> u64 {
+        self.places.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn close_behind(&self, place: u64) {
+        self.closed_at.fetch_min(place, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_closed_before(&self, place: u64) -> bool {
+        self.closed_at.load(Ordering::SeqCst) < place
     }
 
     /// The connection before this one, as long as it counts.

@@ -18,6 +18,8 @@ pub struct Ticket {
     publisher: Arc<Publisher>,
     /// The slot of its acknowledgement; `None` for QoS 0, and for one sent again while its first copy has a slot.
     slot: Option<u64>,
+    /// Its place among all that its connection has published.
+    place: u64,
     /// Why it goes to the dead-letter topic, if it does.
     dead_letter: Option<Reason>,
     settled: bool,
@@ -38,6 +40,7 @@ impl Ticket {
         Self {
             publisher: publisher.clone(),
             slot,
+            place: publisher.next_place(),
             dead_letter: None,
             settled: false,
         }
@@ -61,8 +64,17 @@ impl Ticket {
         self.slot.is_some()
     }
 
+    /// Whether a publish before it has closed the connection: stored, this one would come before that one, which is sent
+    /// again (N2).
+    pub(super) fn is_too_late(&self) -> bool {
+        self.publisher.is_closed_before(self.place)
+    }
+
     fn settle(&mut self, verdict: Verdict) {
         self.settled = true;
+        if matches!(verdict, Verdict::Close(_)) && self.slot.is_some() {
+            self.publisher.close_behind(self.place);
+        }
         if let Some(number) = self.slot {
             self.publisher.settle(number, verdict);
         }
