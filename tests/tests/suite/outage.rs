@@ -160,6 +160,8 @@ enum Trouble {
 #[test]
 fn b02_whatever_keeps_iggy_away_the_connectors_run_on_and_everything_that_waits_is_stored() {
     let lasts = Duration::from_secs(if binaries::long() { 60 } else { 5 });
+    // Fewer than `receive_window`, beyond which not even PINGREQs are read.
+    let every = lasts / 25;
     let deployment = Deployment::builder().proxied().start();
     let proxy = deployment.proxy();
     let mut client = deployment.client("publisher");
@@ -185,7 +187,7 @@ fn b02_whatever_keeps_iggy_away_the_connectors_run_on_and_everything_that_waits_
             published += 1;
             client.send(&packet::publish(TOPIC, published, published.to_string()));
             client.send(&packet::PINGREQ);
-            let pings = drain(&mut client, Duration::from_millis(200), &mut acknowledged);
+            let pings = drain(&mut client, every, &mut acknowledged);
             assert!(pings > 0, "{trouble:?}: no PINGREQ is answered");
             assert_eq!(deployment.source_status(), "running", "{trouble:?}");
             assert_eq!(deployment.sink_status(), "running", "{trouble:?}");

@@ -1,11 +1,11 @@
 //! What has to hold after a run, of what the log holds and held and what each publisher saw.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::World;
 use super::message::{Kind, Label, header};
 use super::publisher::Publisher;
-use crate::log::{StoredRecord, Triple};
+use crate::log::{StoredRecord, Target, Triple};
 use crate::mapping::envelope;
 use crate::mqtt::QoS;
 use crate::sim::dead_letters;
@@ -14,20 +14,39 @@ use crate::sim::dead_letters;
 pub(super) fn check(world: &World, publishers: &[Publisher]) {
     let lives = world.log.lives();
     let mut stored: HashMap<Label, HashSet<u128>> = HashMap::new();
-    let letters = lives.iter().filter(|(triple, _)| *triple == dead_letters());
-    let letters: HashSet<Label> = letters
-        .flat_map(|(_, lives)| lives.iter().flatten())
-        .map(|letter| Label::of(&letter.payload))
-        .collect();
+    let labels_of = |is_letters: bool| -> HashSet<Label> {
+        let lives = lives.iter();
+        let lives = lives.filter(|(triple, _)| (*triple == dead_letters()) == is_letters);
+        let records = lives.flat_map(|(_, lives)| lives.iter().flatten());
+        records.map(|record| Label::of(&record.payload)).collect()
+    };
+    let (letters, placed) = (labels_of(true), labels_of(false));
     for (triple, lives) in &lives {
-        for life in lives {
-            for record in life {
-                check_record(world, publishers, triple, record);
-                let label = Label::of(&record.payload);
-                stored.entry(label).or_default().insert(record.id);
-            }
-            check_order(triple, life, &letters);
+        for record in lives.iter().flatten() {
+            check_record(world, publishers, triple, record);
+            let label = Label::of(&record.payload);
+            stored.entry(label).or_default().insert(record.id);
         }
+    }
+    // By topic, and by how often it was made before.
+    let mut by_life: BTreeMap<(&Target, usize), Vec<&[StoredRecord]>> = BTreeMap::new();
+    for (triple, lives) in &lives {
+        for (n, life) in lives.iter().enumerate() {
+            by_life.entry((&triple.target, n)).or_default().push(life);
+        }
+    }
+    let mut earlier: HashMap<&Target, HashSet<Label>> = HashMap::new();
+    for ((target, _), partitions) in by_life {
+        let earlier = earlier.entry(target).or_default();
+        let elsewhere = match *target == dead_letters().target {
+            true => &placed,
+            false => &letters,
+        };
+        check_order(target, &partitions, |label| {
+            !elsewhere.contains(label) && !earlier.contains(label)
+        });
+        let records = partitions.iter().copied().flatten();
+        earlier.extend(records.map(|record| Label::of(&record.payload)));
     }
     for publisher in publishers {
         for label in &publisher.acknowledged {
@@ -72,24 +91,46 @@ fn check_record(world: &World, publishers: &[Publisher], triple: &Triple, record
     assert!(is_fair, "{label} is refused: {reason}");
 }
 
-/// First occurrences of each publisher's messages on a topic are in the order of publishing (N2). QoS 0 counts too. A
-/// message that went to the dead-letter topic, and was sent again later, has left the order.
-fn check_order(triple: &Triple, life: &[StoredRecord], letters: &HashSet<Label>) {
-    let mut seen: HashSet<Label> = HashSet::new();
-    let mut newest: HashMap<(String, String), u16> = HashMap::new();
-    for record in life {
-        let label = Label::of(&record.payload);
-        let is_letter = letters.contains(&label) && *triple != dead_letters();
-        if is_letter || !seen.insert(label.clone()) {
-            continue;
+/// First occurrences of each publisher's messages on a topic are in the order of publishing (N2), in their partition and, when
+/// keys have moved, over all of them in time. QoS 0 counts too. A message that was sent again after it had gone to the
+/// dead-letter topic, or was stored and its topic deleted, has left the order.
+fn check_order(target: &Target, partitions: &[&[StoredRecord]], in_order: impl Fn(&Label) -> bool) {
+    let mut firsts: HashMap<Label, (u64, usize)> = HashMap::new();
+    for (partition, records) in partitions.iter().enumerate() {
+        for record in *records {
+            let label = Label::of(&record.payload);
+            let here = (record.timestamp_micros, partition);
+            let first = firsts.entry(label).or_insert(here);
+            *first = here.min(*first);
         }
-        let topic = envelope::open(record).unwrap().topic.as_str().to_owned();
-        let newest = newest.entry((label.publisher.clone(), topic)).or_default();
+    }
+    let mut times: BTreeMap<(String, String), BTreeMap<u16, u64>> = BTreeMap::new();
+    for (partition, records) in partitions.iter().enumerate() {
+        let mut seen: HashSet<Label> = HashSet::new();
+        let mut newest: HashMap<(String, String), u16> = HashMap::new();
+        for record in *records {
+            let label = Label::of(&record.payload);
+            let is_first = firsts.get(&label) == Some(&(record.timestamp_micros, partition));
+            if !is_first || !in_order(&label) || !seen.insert(label.clone()) {
+                continue;
+            }
+            let topic = envelope::open(record).unwrap().topic.as_str().to_owned();
+            let key = (label.publisher.clone(), topic);
+            let newest = newest.entry(key.clone()).or_default();
+            assert!(
+                label.number > *newest,
+                "N2: {label} is stored in {target} after {newest}"
+            );
+            *newest = label.number;
+            let times = times.entry(key).or_default();
+            times.insert(label.number, record.timestamp_micros);
+        }
+    }
+    for ((publisher, topic), times) in times {
         assert!(
-            label.number > *newest,
-            "N2: {label} is stored in {triple} after {newest}"
+            times.values().is_sorted(),
+            "N2: the messages of {publisher} on {topic} are stored at {times:?}"
         );
-        *newest = label.number;
     }
 }
 
@@ -119,10 +160,10 @@ fn check_present(world: &World, publishers: &[Publisher]) {
     for publisher in publishers {
         for label in &publisher.acknowledged {
             let kind = publisher.message(label).map(|message| message.kind);
-            let changed = kind
+            let deleted = kind
                 .and_then(Kind::target)
-                .is_some_and(|target| world.log.has_changed(&target));
-            if kind != Some(Kind::Committed) && !changed {
+                .is_some_and(|target| world.log.was_deleted(&target));
+            if kind != Some(Kind::Committed) && !deleted {
                 assert!(present.contains(label), "N1: {label} is lost");
             }
         }

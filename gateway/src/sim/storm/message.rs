@@ -37,6 +37,7 @@ auto_create = false
 mqtt_topic = 'n/([^/]+)/x'
 stream = 's'
 topic = 'new_$1'
+partition_key = '$1'
 "#;
 
 /// Where a message belongs.

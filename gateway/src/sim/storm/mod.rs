@@ -52,9 +52,14 @@ struct World {
     /// Kinds of which messages were refused at some time.
     refused: Mutex<HashSet<Kind>>,
     dead_letters_refused: AtomicBool,
+    stopping: AtomicBool,
 }
 
 impl World {
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
     /// Whether the gateway may have closed a connection because of `message`.
     fn may_close_for(&self, message: &Message) -> bool {
         let is_refused = message.kind == Kind::Dollar
@@ -108,6 +113,7 @@ async fn run(seed: u64, trace: Trace) {
     let troubles = Troubles {
         count: random.random_range(1..8),
         deletions: random.random_bool(0.3),
+        growth: random.random_bool(0.3),
         refusals: random.random_bool(0.4),
         dead_letters: random.random_bool(0.3),
         outages: random.random_bool(0.6),
@@ -142,6 +148,7 @@ async fn run(seed: u64, trace: Trace) {
         closes,
         refused: Mutex::default(),
         dead_letters_refused: AtomicBool::new(false),
+        stopping: AtomicBool::new(false),
     });
     world
         .trace
@@ -161,6 +168,16 @@ async fn run(seed: u64, trace: Trace) {
         room / LEAST_RECORD + 4 * 4 * 20,
     ));
 
+    let stops_after = random
+        .random_bool(0.2)
+        .then(|| Duration::from_millis(random.random_range(0..3_000)));
+    if let Some(after) = stops_after {
+        tokio::time::sleep(after).await;
+        world.trace.note("run", "the gateway stops");
+        world.stopping.store(true, Ordering::SeqCst);
+        world.sim.gateway.stop().await;
+    }
+
     let mut publishers = Vec::new();
     for publisher in publishing {
         publishers.push(publisher.await.unwrap());
@@ -170,7 +187,9 @@ async fn run(seed: u64, trace: Trace) {
     world
         .until("every publish has its outcome", is_settled)
         .await;
-    let is_well = |world: &World| world.sim.gateway.context().health.away_for().is_none();
+    let is_well = |world: &World| {
+        world.is_stopping() || world.sim.gateway.context().health.away_for().is_none()
+    };
     world.until("the log is known to be well", is_well).await;
     watch.abort();
     if let Err(error) = watch.await
@@ -179,6 +198,9 @@ async fn run(seed: u64, trace: Trace) {
         resume_unwind(error.into_panic());
     }
     check::check(&world, &publishers);
+    if world.is_stopping() {
+        return;
+    }
     check_room(&world, room).await;
     world.sim.gateway.stop().await;
     world.sim.assert_outcomes_add_up();

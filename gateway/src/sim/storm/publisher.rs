@@ -71,9 +71,9 @@ impl Publisher {
         }
     }
 
-    /// Publishes all its messages, and returns when all QoS 1 messages are acknowledged.
+    /// Publishes all its messages, and returns when all QoS 1 messages are acknowledged, or when the gateway stops.
     pub(super) async fn run(mut self) -> Self {
-        while !self.is_done() {
+        while !self.is_done() && !self.world.is_stopping() {
             match self.connect().await {
                 Some(connection) => self.serve(connection).await,
                 None => sleep(self.up_to(Duration::from_secs(5))).await,
@@ -253,6 +253,9 @@ impl Publisher {
     /// The gateway has ended the connection: what it sent before still counts, and there must be a reason.
     async fn was_closed(&mut self, connection: &mut Connection) {
         self.take_rest(connection).await;
+        if self.world.is_stopping() {
+            return;
+        }
         let first = connection.on_the_way.front().copied();
         self.note(format_args!("was closed before {first:?} was acknowledged"));
         let at = self

@@ -13,8 +13,9 @@ use tokio::time::sleep;
 
 use super::World;
 use super::message::Kind;
+use super::watched::MOST_PARTITIONS;
 use crate::log::memory::{Call, Chances, Fault, HoldAt};
-use crate::log::{LogError, Triple};
+use crate::log::{Log, LogError, Triple};
 use crate::sim::dead_letters;
 
 /// What may happen in a run.
@@ -24,6 +25,8 @@ pub(super) struct Troubles {
     /// Topics are deleted, and made again with other partitions. Late appends are left out then: they would bring back
     /// what was deleted.
     pub(super) deletions: bool,
+    /// Topics get more partitions while the log is away.
+    pub(super) growth: bool,
     /// Topics are refused for a while.
     pub(super) refusals: bool,
     /// The dead-letter topic too.
@@ -52,13 +55,14 @@ impl Trouble {
             if n > 0 {
                 self.pause(Duration::from_millis(300)).await;
             }
-            match self.random.random_range(0..8) {
+            match self.random.random_range(0..10) {
                 0 | 1 => self.is_flaky().await,
                 2 => self.fails_once(),
                 3 => self.hangs().await,
                 4 if self.troubles.outages => self.is_away().await,
                 5 if self.troubles.refusals => self.refuses().await,
                 6 | 7 if self.troubles.deletions => self.deletes().await,
+                8 | 9 if self.troubles.growth => self.grows().await,
                 _ => {}
             }
         }
@@ -213,5 +217,22 @@ impl Trouble {
             ));
             self.world.log.delete(&target, made);
         }
+    }
+
+    async fn grows(&mut self) {
+        let kind = self.one_of(&[Kind::Persisted, Kind::Committed, Kind::Guarded]);
+        let Some(target) = kind.target() else { return };
+        let Ok(Some(info)) = self.world.log.memory.topic(&target).await else {
+            return;
+        };
+        self.note("the log is away");
+        self.world.log.memory.set_outage(true);
+        self.pause(Duration::from_secs(2)).await;
+        let partitions = (info.partitions + self.random.random_range(1..3)).min(MOST_PARTITIONS);
+        self.note(format_args!("{target} has {partitions} partitions"));
+        self.world.log.grow(&target, partitions);
+        self.pause(Duration::from_secs(2)).await;
+        self.note("the log is back");
+        self.world.log.memory.set_outage(false);
     }
 }

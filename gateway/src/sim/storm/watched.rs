@@ -33,6 +33,10 @@ struct Seen {
     due: HashMap<Triple, VecDeque<Vec<u128>>>,
     /// Topics whose partitions have changed: what waits for them is sorted anew.
     changed: HashSet<Target>,
+    /// Those of them that were deleted.
+    deleted: HashSet<Target>,
+    /// The topics that something was to be appended to.
+    targets: HashSet<Target>,
     /// The messages of appends that were confirmed.
     confirmed: HashSet<Label>,
     /// What each id stands for.
@@ -80,31 +84,40 @@ impl Watched {
             self.learn(&triple);
             let mut seen = self.seen.lock();
             let history = seen.history.entry(triple).or_default();
+            if history.lives.is_empty() {
+                history.lives.push(Vec::new());
+            }
             history.lives.push(Vec::new());
             history.known = 0;
         }
-        let mut seen = self.seen.lock();
-        seen.changed.insert(target.clone());
-        seen.due.retain(|triple, _| triple.target != *target);
-        drop(seen);
+        self.seen.lock().deleted.insert(target.clone());
+        self.changes(target);
         self.memory.delete_topic(target);
         if let Some(partitions) = partitions {
             self.memory.add_topic(target, partitions, None);
         }
     }
 
+    /// The topic gets more partitions.
+    pub(super) fn grow(&self, target: &Target, partitions: u32) {
+        self.changes(target);
+        self.memory.add_partitions(target, partitions);
+    }
+
+    fn changes(&self, target: &Target) {
+        let mut seen = self.seen.lock();
+        seen.changed.insert(target.clone());
+        seen.due.retain(|triple, _| triple.target != *target);
+    }
+
     /// Whether the topic was deleted in this run.
-    pub(super) fn has_changed(&self, target: &Target) -> bool {
-        self.seen.lock().changed.contains(target)
+    pub(super) fn was_deleted(&self, target: &Target) -> bool {
+        self.seen.lock().deleted.contains(target)
     }
 
     /// Everything that each partition ever held, in the order in which it was stored; one list for each life of its topic.
     pub(super) fn lives(&self) -> Vec<(Triple, Vec<Vec<StoredRecord>>)> {
-        let targets: HashSet<Target> = {
-            let seen = self.seen.lock();
-            let known = seen.history.keys().chain(seen.due.keys());
-            known.map(|triple| triple.target.clone()).collect()
-        };
+        let targets = self.seen.lock().targets.clone();
         let mut all = Vec::new();
         for target in targets {
             for triple in self.partitions(&target) {
@@ -154,6 +167,7 @@ impl Watched {
             seen.in_flight.insert(triple.clone()),
             "two appends to {triple} at a time"
         );
+        seen.targets.insert(triple.target.clone());
         for record in records {
             let label = Label::of(&record.payload);
             let known = seen.ids.entry(record.id).or_insert_with(|| label.clone());
@@ -206,7 +220,7 @@ impl Watched {
 }
 
 /// More than any topic of a run has.
-const MOST_PARTITIONS: u32 = 5;
+pub(super) const MOST_PARTITIONS: u32 = 6;
 
 /// Takes an append off those that are in flight, also when its caller gives it up.
 struct InFlight<'a> {
