@@ -1,9 +1,9 @@
 //! A server with the gateway before it, ready to be measured.
 //!
 //! Always holds: there is one server and one topic for each workload and durability; one gateway reaches the server
-//! directly, a second one through the counting proxy, and only one of them has work at a time.
+//! directly, a second one through the counting proxy, and only one of them has work at a time. A topic is empty when a
+//! measurement begins, so all begin alike and the data stays small.
 
-use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -42,14 +42,6 @@ impl Plan {
     fn topic(self) -> String {
         format!("{}-{}", self.workload, self.durability)
     }
-}
-
-/// A topic that is being measured, and how much of it has been confirmed.
-#[derive(Debug)]
-pub(super) struct Measured {
-    topic: String,
-    partitions: u32,
-    confirmed: Cell<u64>,
 }
 
 /// See the module. Its parts end in the order of the fields.
@@ -120,38 +112,29 @@ impl<'a> Deployment<'a> {
         &self.name
     }
 
-    /// Begins with a topic.
-    pub(super) fn begin(&self, plan: Plan) -> Measured {
-        Measured {
-            topic: plan.topic(),
-            partitions: partitions(self.settings, plan.workload),
-            confirmed: Cell::new(0),
-        }
-    }
-
     /// One client with a window of 1.
-    pub(super) fn publish_one(&self, measured: &Measured) -> Result<Outcome, IngestError> {
-        self.publish(&self.direct, measured, 1, 1)
+    pub(super) fn publish_one(&self, plan: Plan) -> Result<Outcome, IngestError> {
+        self.publish(&self.direct, plan, 1, 1)
     }
 
     /// Many clients with a window.
-    pub(super) fn publish_many(&self, measured: &Measured) -> Result<Outcome, IngestError> {
+    pub(super) fn publish_many(&self, plan: Plan) -> Result<Outcome, IngestError> {
         let Settings {
             clients, window, ..
         } = *self.settings;
-        self.publish(&self.direct, measured, clients, window)
+        self.publish(&self.direct, plan, clients, window)
     }
 
     /// The same through the counting proxy.
     pub(super) fn publish_counted(
         &self,
-        measured: &Measured,
+        plan: Plan,
     ) -> Result<(Outcome, AppendCount), IngestError> {
         let Settings {
             clients, window, ..
         } = *self.settings;
         let before = self.counter.count()?;
-        let outcome = self.publish(&self.counted, measured, clients, window)?;
+        let outcome = self.publish(&self.counted, plan, clients, window)?;
         let appends = self.counter.count()?.since(before);
         // More is possible: an append that had to be tried again.
         if appends.messages < outcome.messages {
@@ -164,29 +147,28 @@ impl<'a> Deployment<'a> {
     }
 
     /// The SDK, with `batch` messages in an append and a connection for each partition.
-    pub(super) fn append(&self, measured: &Measured, batch: usize) -> Result<Outcome, IngestError> {
+    pub(super) fn append(&self, plan: Plan, batch: usize) -> Result<Outcome, IngestError> {
         let producers = Producers {
             address: self.server.address(),
-            topic: measured.topic.clone(),
-            connections: measured.partitions,
+            topic: plan.topic(),
+            connections: partitions(self.settings, plan.workload),
             batch,
             payload: self.settings.payload,
             limit: self.limit(),
         };
         let outcome = sdk::append(&producers, self.runtime)?;
-        measured.add(&outcome);
+        self.check_stored(&plan.topic(), outcome.messages)?;
         Ok(outcome)
     }
 
-    /// Ends with a topic: makes sure that all that was confirmed is there.
-    pub(super) fn end(&self, measured: &Measured) -> Result<(), IngestError> {
-        let confirmed = measured.confirmed.get();
-        let stored = self.server.messages(&measured.topic, self.runtime)?;
+    /// Makes sure that all that was confirmed is stored, and empties the topic for the next measurement.
+    fn check_stored(&self, topic: &str, confirmed: u64) -> Result<(), IngestError> {
+        let stored = self.server.empty(topic, self.runtime)?;
         if stored >= confirmed {
             Ok(())
         } else {
             Err(IngestError::Lost {
-                topic: measured.topic.clone(),
+                topic: topic.to_owned(),
                 confirmed,
                 stored,
             })
@@ -196,20 +178,24 @@ impl<'a> Deployment<'a> {
     fn publish(
         &self,
         host: &Host,
-        measured: &Measured,
+        plan: Plan,
         clients: u16,
         window: u16,
     ) -> Result<Outcome, IngestError> {
         let outcome = driver::publish(&Workload {
             address: host.mqtt(),
-            topic: measured.topic.clone(),
+            topic: plan.topic(),
             qos: QoS::AtLeastOnce,
             clients,
             window,
             payload: self.settings.payload,
             limit: self.limit(),
+        })
+        .map_err(|source| IngestError::Driver {
+            source,
+            output: host.output_end(),
         })?;
-        measured.add(&outcome);
+        self.check_stored(&plan.topic(), outcome.messages)?;
         Ok(outcome)
     }
 
@@ -218,12 +204,6 @@ impl<'a> Deployment<'a> {
             messages: self.settings.messages,
             duration: Duration::from_secs_f64(self.settings.seconds),
         }
-    }
-}
-
-impl Measured {
-    fn add(&self, outcome: &Outcome) {
-        self.confirmed.set(self.confirmed.get() + outcome.messages);
     }
 }
 

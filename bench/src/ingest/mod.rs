@@ -1,9 +1,9 @@
 //! The comparison of ingest: a PUBACK of the gateway against an append of Iggy's own SDK, and the size of the gateway's
 //! appends under load.
 //!
-//! Always holds: gateway and SDK take turns on the same server and append to the same topic; after each workload the server
-//! is asked how many messages the topic holds, and fewer than were confirmed end the run, as they do when the counting
-//! proxy saw fewer.
+//! Always holds: gateway and SDK take turns on the same server and append to the same topic; after each measurement the
+//! server is asked how many messages the topic holds, and fewer than were confirmed end the run, as they do when the
+//! counting proxy saw fewer.
 
 use std::io;
 use std::path::Path;
@@ -62,8 +62,15 @@ pub(crate) enum IngestError {
     #[error(transparent)]
     Stack(#[from] StackError),
     /// The load driver.
-    #[error("the gateway could not be measured: {0}")]
-    Driver(#[from] DriverError),
+    #[error(
+        "the gateway could not be measured: {source}; the end of what its host printed:\n{output}"
+    )]
+    Driver {
+        /// What went wrong.
+        source: DriverError,
+        /// The end of the host's output.
+        output: String,
+    },
     /// The SDK.
     #[error(transparent)]
     Sdk(#[from] SdkError),
@@ -142,16 +149,14 @@ fn latency(
         workload: LATENCY,
         durability,
     };
-    let measured = deployment.begin(plan);
     let take = |subject, outcome| sample(deployment.name(), plan, subject, &outcome, None);
     let rows = rounds::alternate::<_, IngestError>(
         settings.rounds,
         &mut [
-            &mut || Ok(take(GATEWAY, deployment.publish_one(&measured)?)),
-            &mut || Ok(take(SDK, deployment.append(&measured, 1)?)),
+            &mut || Ok(take(GATEWAY, deployment.publish_one(plan)?)),
+            &mut || Ok(take(SDK, deployment.append(plan, 1)?)),
         ],
     )?;
-    deployment.end(&measured)?;
     Ok(numbered(rows))
 }
 
@@ -165,24 +170,22 @@ fn load(
         workload: LOAD,
         durability,
     };
-    let measured = deployment.begin(plan);
     let take =
         |subject, outcome, appends| sample(deployment.name(), plan, subject, &outcome, appends);
     let rows = rounds::alternate::<_, IngestError>(
         settings.rounds,
         &mut [
-            &mut || Ok(take(GATEWAY, deployment.publish_many(&measured)?, None)),
+            &mut || Ok(take(GATEWAY, deployment.publish_many(plan)?, None)),
             &mut || {
-                let outcome = deployment.append(&measured, settings.sdk_batch)?;
+                let outcome = deployment.append(plan, settings.sdk_batch)?;
                 Ok(take(SDK, outcome, None))
             },
             &mut || {
-                let (outcome, appends) = deployment.publish_counted(&measured)?;
+                let (outcome, appends) = deployment.publish_counted(plan)?;
                 Ok(take(COUNTED, outcome, Some(appends)))
             },
         ],
     )?;
-    deployment.end(&measured)?;
     Ok(numbered(rows))
 }
 

@@ -19,7 +19,7 @@ use super::{PASSWORD, Programs, STREAM, StackError, USER, make_folder, ports, wa
 #[derive(Debug)]
 pub(crate) struct Host {
     mqtt: SocketAddr,
-    _process: Process,
+    process: Process,
 }
 
 impl Host {
@@ -81,15 +81,17 @@ impl Host {
             })?
             .ok_or_else(|| process.late())?;
         }
-        Ok(Self {
-            mqtt,
-            _process: process,
-        })
+        Ok(Self { mqtt, process })
     }
 
     /// Where MQTT clients connect.
     pub(crate) fn mqtt(&self) -> SocketAddr {
         self.mqtt
+    }
+
+    /// The last lines that it printed.
+    pub(crate) fn output_end(&self) -> String {
+        self.process.output_end()
     }
 }
 

@@ -64,12 +64,16 @@ impl Server {
         self.address
     }
 
-    /// How many messages a topic holds.
+    /// Empties a topic, and gives the number of messages that it held.
     ///
     /// # Errors
     /// [`StackError::Iggy`].
-    pub(crate) fn messages(&self, topic: &str, runtime: &Runtime) -> Result<u64, StackError> {
-        runtime.block_on(topics::messages(&self.client, topic))
+    pub(crate) fn empty(&self, topic: &str, runtime: &Runtime) -> Result<u64, StackError> {
+        runtime.block_on(async {
+            let messages = topics::messages(&self.client, topic).await?;
+            topics::empty(&self.client, topic).await?;
+            Ok(messages)
+        })
     }
 }
 

@@ -69,6 +69,21 @@ pub(super) async fn messages(client: &TcpClient, topic: &str) -> Result<u64, Sta
     }
 }
 
+/// Removes all messages of a topic.
+///
+/// # Errors
+/// [`StackError::Iggy`].
+pub(super) async fn empty(client: &TcpClient, topic: &str) -> Result<(), StackError> {
+    let purge = async {
+        client
+            .purge_topic(&Identifier::named(STREAM)?, &Identifier::named(topic)?)
+            .await
+    };
+    purge
+        .await
+        .map_err(|source| refused(format!("empty the topic {topic}"), source))
+}
+
 async fn create_topic(client: &TcpClient, topic: &Topic) -> Result<(), IggyError> {
     let durability = if topic.persisted {
         Durability::Persisted
