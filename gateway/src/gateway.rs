@@ -24,7 +24,8 @@ use crate::config::{Config, OnUnstorable, Produce};
 use crate::delivery::{Delivery, evict_silent};
 use crate::health::{self, Health};
 use crate::ingest::runtime::{self, Batches};
-use crate::ingest::{self, Departed, Ingest};
+use crate::ingest::{self, Histories, Ingest};
+use crate::limited::Limited;
 use crate::listener::{self, Connections};
 use crate::log::appends::Appends;
 use crate::log::iggy::{IggyLog, IggyLogConfig};
@@ -186,7 +187,12 @@ impl Gateway {
             delivery: None.into(),
             role_added: Notify::new(),
             sessions: Sessions::default(),
-            departed: Departed::new(config.limits.dedup_time, config.limits.max_connections),
+            histories: Histories::new(
+                config.limits.dedup_window,
+                config.limits.dedup_time,
+                config.limits.max_connections,
+            ),
+            denials: Limited::default(),
             flaps: Flaps::new(&config.limits),
             outbox_total: Arc::default(),
             stopping: CancellationToken::new(),

@@ -3,11 +3,13 @@
 //! What always holds: PUBACKs leave in the order in which the PUBLISHes arrived (4.6.0-2, N3), also when they went to
 //! different lanes and were stored in another order; a PUBACK is released only for a slot that was settled with
 //! evidence (N1); the first slot that cannot be acknowledged ends the connection, after the acknowledgements before it.
-//! A packet id that is still waiting means the same message or a protocol error, never a second message. [`AckOrder`] is
-//! pure; [`Acks`](super::publisher::Publisher) puts a lock around it and writes what it releases.
+//! A packet id that is still waiting means the same message or a protocol error, never a second message; a message that is
+//! sent again while it waits takes a place in the window like any other (N4). [`AckOrder`] is pure;
+//! [`Publisher`](super::publisher::Publisher) puts a lock around it and writes what it releases.
 
 use std::collections::{HashMap, VecDeque};
 
+use super::history::Stored;
 use super::lane::Committed;
 use super::refusal::Reason;
 use super::ticket::Ticket;
@@ -55,8 +57,10 @@ pub enum Verdict {
 pub enum Released {
     /// Send a PUBACK.
     PubAck(PacketId),
-    /// Close the connection; nothing is released after this.
+    /// Close the connection; no PUBACK is released after this.
     Close(Why),
+    /// So many more copies of a message have come while it waited; they end as it did.
+    Copies(usize, Verdict),
 }
 
 /// A digest of what makes two PUBLISHes with the same packet id the same message.
@@ -81,8 +85,8 @@ pub enum Expected {
 pub enum Joined {
     /// It is stored.
     Stored(Committed, Ticket),
-    /// It is on its way; the ticket is settled with it.
-    Waiting,
+    /// It is on its way; the ticket is settled with it, and the one that waited for it before has failed when it is dropped.
+    Waiting(Option<Ticket>),
     /// Nothing.
     Unknown(Ticket),
 }
@@ -92,8 +96,10 @@ struct Slot {
     id: PacketId,
     content: Content,
     verdict: Option<Verdict>,
-    /// The same message, sent again.
-    followers: Vec<Ticket>,
+    /// How often it has come again while it waited.
+    copies: usize,
+    /// The same message, sent again on a later connection.
+    follower: Option<Ticket>,
 }
 
 /// The PUBLISHes of one connection that wait for their PUBACK, oldest first, and the last of those that got it.
@@ -103,7 +109,9 @@ pub struct AckOrder {
     first: u64,
     slots: VecDeque<Slot>,
     numbers: HashMap<PacketId, u64>,
-    stored: VecDeque<(PacketId, Content, Committed)>,
+    /// The copies of all slots.
+    copies: usize,
+    stored: VecDeque<Stored>,
     /// How many stored ones are remembered.
     memory: usize,
     /// Whether a PUBLISH has closed the connection, or will when it is the oldest.
@@ -118,6 +126,7 @@ impl AckOrder {
             first: 0,
             slots: VecDeque::new(),
             numbers: HashMap::new(),
+            copies: 0,
             stored: VecDeque::new(),
             memory,
             doomed: false,
@@ -131,17 +140,20 @@ impl AckOrder {
             return Expected::TooLate;
         }
         if let Some(slot) = self.slot(id) {
-            return match slot.content == content {
-                true => Expected::Again,
-                false => Expected::Conflict,
-            };
+            if slot.content != content {
+                return Expected::Conflict;
+            }
+            slot.copies += 1;
+            self.copies += 1;
+            return Expected::Again;
         }
         let number = self.first + self.slots.len() as u64;
         self.slots.push_back(Slot {
             id,
             content,
             verdict: None,
-            followers: Vec::new(),
+            copies: 0,
+            follower: None,
         });
         self.numbers.insert(id, number);
         Expected::New(number)
@@ -156,40 +168,36 @@ impl AckOrder {
         self.slots.get_mut(at)
     }
 
-    /// Lets `ticket` share the fate of the message with that id and content, if there is one.
-    pub fn join(&mut self, id: PacketId, content: Content, ticket: Ticket) -> Joined {
-        if let Some(slot) = self.slot(id)
-            && slot.content == content
-        {
-            return match slot.verdict {
+    /// Lets `ticket`, of a later connection, share the fate of the message with that id and content, if there is one among
+    /// the slots before `queued`: what is not queued yet ends with its connection.
+    pub fn join(&mut self, id: PacketId, content: Content, ticket: Ticket, queued: u64) -> Joined {
+        let is_queued = self.numbers.get(&id).is_some_and(|number| *number < queued);
+        match self.slot(id) {
+            Some(slot) if slot.content == content => match slot.verdict {
                 Some(Verdict::Acknowledge(Evidence::Committed(evidence))) => {
                     Joined::Stored(evidence, ticket)
                 }
-                Some(_) => Joined::Unknown(ticket),
-                None => {
-                    slot.followers.push(ticket);
-                    Joined::Waiting
-                }
-            };
-        }
-        let known = self.stored.iter().rev();
-        match known
-            .into_iter()
-            .find(|known| (known.0, known.1) == (id, content))
-        {
-            Some((_, _, evidence)) => Joined::Stored(*evidence, ticket),
-            None => Joined::Unknown(ticket),
+                None if is_queued => Joined::Waiting(slot.follower.replace(ticket)),
+                _ => Joined::Unknown(ticket),
+            },
+            _ => Joined::Unknown(ticket),
         }
     }
 
-    /// How many wait.
+    /// Takes who shares the fate of slot `number`.
+    pub fn take_follower(&mut self, number: u64) -> Option<Ticket> {
+        let at = self.at(number)?;
+        self.slots.get_mut(at)?.follower.take()
+    }
+
+    /// How many wait, copies included.
     pub fn waiting(&self) -> usize {
-        self.slots.len()
+        self.slots.len() + self.copies
     }
 
-    /// Whether there is nothing to remember.
-    pub fn is_blank(&self) -> bool {
-        self.slots.is_empty() && self.stored.is_empty()
+    /// Takes what was stored, oldest first.
+    pub fn take_stored(&mut self) -> VecDeque<Stored> {
+        std::mem::take(&mut self.stored)
     }
 
     /// Settles slot `number` and hands out everything that has come to be the oldest. Returns who shares the fate of the
@@ -200,15 +208,18 @@ impl AckOrder {
         number: u64,
         verdict: Verdict,
         mut release: impl FnMut(Released),
-    ) -> Vec<Ticket> {
+    ) -> Option<Ticket> {
         let at = self.at(number);
-        let mut followers = Vec::new();
+        let mut follower = None;
         if let Some(slot) = at.and_then(|at| self.slots.get_mut(at)) {
             let verdict = *slot.verdict.get_or_insert(verdict);
             self.doomed |= matches!(verdict, Verdict::Close(_));
-            followers = std::mem::take(&mut slot.followers);
+            follower = slot.follower.take();
         }
         while let Some((verdict, slot)) = self.next_settled() {
+            if slot.copies > 0 {
+                release(Released::Copies(slot.copies, verdict));
+            }
             match verdict {
                 Verdict::Acknowledge(evidence) => {
                     if let Evidence::Committed(evidence) = evidence {
@@ -225,7 +236,7 @@ impl AckOrder {
                 }
             }
         }
-        followers
+        follower
     }
 
     /// Takes the oldest slot if it is settled.
@@ -233,6 +244,7 @@ impl AckOrder {
         let verdict = self.slots.front()?.verdict?;
         let slot = self.slots.pop_front()?;
         self.numbers.remove(&slot.id);
+        self.copies -= slot.copies;
         self.first += 1;
         Some((verdict, slot))
     }
@@ -269,8 +281,8 @@ mod tests {
 
     fn settle(order: &mut AckOrder, number: u64, verdict: Verdict) -> Vec<Released> {
         let mut released = Vec::new();
-        let followers = order.settle(number, verdict, |r| released.push(r));
-        assert!(followers.is_empty());
+        let follower = order.settle(number, verdict, |r| released.push(r));
+        assert!(follower.is_none());
         released
     }
 
@@ -324,7 +336,14 @@ mod tests {
         settle(&mut order, second, STORED);
         assert_eq!(order.expect(id(2), Content(2)), Expected::Again);
         assert_eq!(order.expect(id(2), Content(3)), Expected::Conflict);
-        settle(&mut order, first, STORED);
+        assert_eq!(order.waiting(), 3, "N4: a copy has its place in the window");
+        let released = settle(&mut order, first, STORED);
+        let copies = Released::Copies(1, STORED);
+        assert_eq!(
+            released,
+            [Released::PubAck(id(1)), copies, Released::PubAck(id(2))]
+        );
+        assert_eq!(order.waiting(), 0);
         assert_eq!(order.expect(id(2), Content(3)), Expected::New(2));
     }
 
@@ -337,17 +356,22 @@ mod tests {
         }
         let waived = expect(&mut order, 4);
         settle(&mut order, waived, Verdict::Acknowledge(Evidence::Waived));
-        let mut known = |n: u16, content: u64| {
-            let ticket = Ticket::for_tests();
-            matches!(
-                order.join(id(n), Content(content), ticket),
-                Joined::Stored(..)
-            )
-        };
-        assert!(known(2, 2) && known(3, 3));
-        assert!(!known(1, 1), "forgotten");
-        assert!(!known(3, 2) && !known(2, 3), "another message");
-        assert!(!known(4, 4), "acknowledged, but not stored");
+        let stored = order.take_stored();
+        let known: Vec<_> = stored.into_iter().map(|(id, what, _)| (id, what)).collect();
+        assert_eq!(known, [2, 3].map(|n| (id(n), Content(n.into()))));
+    }
+
+    #[test]
+    fn a_later_connection_joins_what_is_queued_and_the_last_one_that_did_waits() {
+        let mut order = AckOrder::new(2);
+        let (first, second) = (expect(&mut order, 1), expect(&mut order, 2));
+        let mut join =
+            |n: u16, content: u64| order.join(id(n), Content(content), Ticket::for_tests(), second);
+        assert!(matches!(join(1, 1), Joined::Waiting(None)));
+        assert!(matches!(join(1, 1), Joined::Waiting(Some(_))));
+        assert!(matches!(join(1, 2), Joined::Unknown(_)), "another message");
+        assert!(matches!(join(2, 2), Joined::Unknown(_)), "not queued yet");
+        assert!(order.settle(first, STORED, |_| ()).is_some());
     }
 
     proptest! {

@@ -75,6 +75,13 @@ pub struct Lane {
 /// How often an append to a topic that has vanished is tried again after the topic was made anew.
 const MAX_REVIVALS: usize = 3;
 
+/// Whether a topic that has vanished is there again.
+enum Revived {
+    Yes,
+    /// Iggy did not answer.
+    NotKnown,
+}
+
 /// What became of an append.
 enum Appended {
     Committed(Committed),
@@ -200,7 +207,7 @@ impl Lane {
         if ingest.stop.is_cancelled() {
             queue.entries.clear();
         }
-        queue.entries.retain(|entry| !entry.ticket.is_too_late());
+        queue.entries.retain_mut(|entry| entry.ticket.is_in_time());
         let mut bytes = 0;
         let count = queue
             .entries
@@ -304,9 +311,10 @@ impl Lane {
                     }
                 }
                 LogError::NoSuchTarget(_) if revivals < MAX_REVIVALS => {
-                    revivals += 1;
-                    if let Err(error) = self.revive(ingest).await {
-                        return Appended::Refused(error);
+                    match self.revive(ingest).await {
+                        Ok(Revived::Yes) => revivals += 1,
+                        Ok(Revived::NotKnown) => {}
+                        Err(error) => return Appended::Refused(error),
                     }
                 }
                 _ => return Appended::Refused(error),
@@ -323,15 +331,15 @@ impl Lane {
     }
 
     /// The topic or the partition has vanished: makes the topic anew if its rule says so.
-    async fn revive(&self, ingest: &Arc<Ingest>) -> Result<(), LogError> {
+    async fn revive(&self, ingest: &Arc<Ingest>) -> Result<Revived, LogError> {
         let target = &self.triple.target;
         ingest.targets.forget(target);
         match ingest.targets.ensure(self.rule, target, &self.plan).await {
             Ok(info) => {
                 ingest.repartition(target, info.partitions);
-                Ok(())
+                Ok(Revived::Yes)
             }
-            Err(error) if error.is_transient() => Ok(()),
+            Err(error) if error.is_transient() => Ok(Revived::NotKnown),
             Err(error) => {
                 ingest.forget(target);
                 Err(LogError::NoSuchTarget(error.to_string()))

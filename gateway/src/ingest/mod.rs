@@ -31,6 +31,7 @@ use crate::targets::{DEAD_LETTER_PLAN, Targets};
 use crate::wire::Publish;
 
 pub mod acks;
+pub mod history;
 pub mod lane;
 pub mod pace;
 pub mod publisher;
@@ -40,9 +41,10 @@ pub mod runtime;
 pub mod ticket;
 
 pub use acks::Why;
+pub use history::Histories;
 use lane::{Entry, Lane};
 use pace::Pace;
-pub use publisher::{AckWriter, Departed, Publisher, Received};
+pub use publisher::{AckWriter, Publisher, Received};
 pub use refusal::Reason;
 use room::Room;
 pub use ticket::Ticket;
@@ -162,7 +164,7 @@ impl Ingest {
             self.ids.next(),
             self.headers,
         );
-        let share = &ticket.publisher().share;
+        let share = ticket.publisher().share();
         let hold = match publish.qos {
             QoS::AtMostOnce => match share.try_take(&self.room, record.size()) {
                 Some(hold) => hold,
@@ -174,6 +176,9 @@ impl Ingest {
                 None => return,
             },
         };
+        if !ticket.may_queue() {
+            return;
+        }
         let mut entry = Entry {
             record,
             key: None,

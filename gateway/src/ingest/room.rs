@@ -1,9 +1,9 @@
 //! The room for messages that wait to be stored: `ingest_bytes` for all connections together, shared fairly.
 //!
-//! What always holds: what is held never exceeds the total (N4). A connection that holds something may hold no more than
+//! What always holds: what is held never exceeds the total (N4). A client that holds something may hold no more than
 //! what is still free for others, so one that floods gets half of the room at most, two get a third each, and a newcomer
 //! always finds some. One that holds nothing comes before all that hold something, first come first served, so that no
-//! message waits for ever, however large. No order but that is promised between connections.
+//! message waits for ever, however large; whoever stops waiting makes place at once. No order but that is promised.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,10 +39,10 @@ struct Waiter {
     grant: oneshot::Sender<Hold>,
 }
 
-/// One connection's share of the room.
+/// One client's share of the room.
 #[derive(Debug)]
 pub struct Share {
-    /// What the connection holds. Changes only under the room's lock.
+    /// What the client holds. Changes only under the room's lock.
     held: Arc<AtomicUsize>,
 }
 
@@ -74,7 +74,7 @@ impl Room {
         })
     }
 
-    /// The share of a new connection, which holds nothing.
+    /// The share of a new client, which holds nothing.
     pub fn share() -> Share {
         Share {
             held: Arc::default(),
@@ -107,6 +107,10 @@ impl Room {
     fn grant(self: &Arc<Self>, state: &mut State) -> Vec<Hold> {
         let mut refused = Vec::new();
         while let Some(first) = state.empty_handed.front() {
+            if first.grant.is_closed() {
+                state.empty_handed.pop_front();
+                continue;
+            }
             if first.bytes > state.free {
                 return refused;
             }
@@ -171,7 +175,34 @@ impl Share {
             }
             granted
         };
-        granted.await.ok()
+        Waiting { room, granted }.granted().await
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.held.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// Somebody waits. When it stops, others may be served.
+struct Waiting<'a> {
+    room: &'a Arc<Room>,
+    granted: oneshot::Receiver<Hold>,
+}
+
+impl Waiting<'_> {
+    async fn granted(mut self) -> Option<Hold> {
+        (&mut self.granted).await.ok()
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.granted.close();
+        // Granted, and not looked at: it is given back after the lock.
+        let _unseen = self.granted.try_recv();
+        let refused = self.room.grant(&mut self.room.state.lock());
+        drop(refused);
     }
 }
 

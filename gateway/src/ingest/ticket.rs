@@ -64,10 +64,30 @@ impl Ticket {
         self.slot.is_some()
     }
 
-    /// Whether a publish before it has closed the connection: stored, this one would come before that one, which is sent
-    /// again (N2).
-    pub(super) fn is_too_late(&self) -> bool {
-        self.publisher.is_closed_before(self.place)
+    pub(super) fn slot(&self) -> Option<u64> {
+        self.slot
+    }
+
+    /// It goes to its lane now; says whether it may (see [`Publisher::may_queue`]).
+    pub(super) fn may_queue(&self) -> bool {
+        self.slot
+            .is_none_or(|number| self.publisher.may_queue(number))
+    }
+
+    /// Whether it may still be stored. Not when a publish before it has closed the connection: this one would come before
+    /// that one, which is sent again (N2). If its client waits for the same message on a later connection, that goes on in
+    /// its place.
+    pub(super) fn is_in_time(&mut self) -> bool {
+        while self.publisher.is_closed_before(self.place) {
+            let follower = self
+                .slot
+                .and_then(|number| self.publisher.take_follower(number));
+            match follower {
+                Some(follower) => *self = follower,
+                None => return false,
+            }
+        }
+        true
     }
 
     fn settle(&mut self, verdict: Verdict) {
@@ -114,7 +134,10 @@ impl Ticket {
                 self.settle(verdict);
             }
             // Failed, for this copy of it.
-            Verdict::Close(_) => drop(self),
+            Verdict::Close(_) => {
+                self.publisher.counters.publishes_failed.increment();
+                self.settle(verdict);
+            }
         }
     }
 

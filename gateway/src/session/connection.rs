@@ -14,7 +14,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::gate::{self, Admitted, Refused};
 use super::incoming::{Incoming, Read};
 use super::subscriptions::Subscriptions;
-use super::{Context, End, EndSignal, Live, writer};
+use super::writer::{self, Writer};
+use super::{Context, End, EndSignal, Live};
 use crate::delivery::Outbox;
 use crate::ingest::{AckWriter, Publisher, Reason, Received, Why};
 use crate::mqtt::{ClientId, PacketId, QoS};
@@ -50,7 +51,7 @@ enum Ended {
 pub async fn serve<R, W>(
     context: Arc<Context>,
     read: R,
-    mut write: W,
+    write: W,
     peer: SocketAddr,
     refuse: Option<Refused>,
 ) where
@@ -84,15 +85,12 @@ pub async fn serve<R, W>(
     counters.connects_accepted.increment();
     tracing::debug!(client = %connection.client, %peer, connection = outbox.id().0, "connected");
 
-    let ended = {
-        let writing = writer::write_all(&outbox, &mut write, stall, &counters);
-        let reading = connection.read(&mut incoming);
-        tokio::select! {
-            biased;
-            end = end.ended() => Ended::Told(end),
-            error = writing => Ended::Write(error),
-            ended = reading => ended,
-        }
+    let mut writer = Writer::new(write, outbox, stall, counters);
+    let ended = tokio::select! {
+        biased;
+        end = end.ended() => Ended::Told(end),
+        error = writer.run() => Ended::Write(error),
+        ended = connection.read(&mut incoming) => ended,
     };
     connection.count(&ended, incoming.is_broken_by_publish());
     match ended {
@@ -103,21 +101,20 @@ pub async fn serve<R, W>(
                 tokio::select! {
                     biased;
                     () = connection.publisher.below(1) => {}
-                    _ = writer::write_all(&outbox, &mut write, stall, &counters) => {}
+                    _ = writer.run() => {}
                 }
-                writer::flush(&outbox, &mut write, true, stall, &counters).await
+                writer.flush(true).await
             };
             let _ = timeout(context.config.shutdown_grace, finish).await;
         }
         // What was answered before the end still goes out.
         _ => {
-            let flushing = writer::flush(&outbox, &mut write, false, stall, &counters);
-            let _ = timeout(CLOSE_LIMIT, flushing).await;
+            let _ = timeout(CLOSE_LIMIT, writer.flush(false)).await;
         }
     }
     drop(connection);
     if !matches!(ended, Ended::Write(_)) {
-        writer::close(incoming.into_stream(), write, CLOSE_LIMIT).await;
+        writer::close(incoming.into_stream(), writer.into_stream(), CLOSE_LIMIT).await;
     }
 }
 
@@ -201,24 +198,6 @@ impl Connection {
             Instant::now(),
         ));
         let end = Arc::new(EndSignal::default());
-        let live = Live {
-            outbox: outbox.clone(),
-            end: end.clone(),
-            subscriptions: Arc::default(),
-            publisher: Arc::default(),
-        };
-        let subscriptions =
-            Subscriptions::new(context.clone(), outbox.clone(), live.subscriptions.clone());
-        let own_publisher = live.publisher.clone();
-        let older = context.sessions.enter(&client, live);
-        let before = match older {
-            Some(older) => {
-                counters.takeovers.increment();
-                let publisher = older.publisher.get().cloned();
-                publisher.map(|publisher| (publisher, context.departed.until(Instant::now())))
-            }
-            None => context.departed.take(&client, Instant::now()),
-        };
         let answers = Answers {
             outbox: outbox.clone(),
             end: end.clone(),
@@ -227,12 +206,21 @@ impl Connection {
         let publisher = Publisher::new(
             client.clone(),
             peer,
-            counters,
-            context.config.limits.dedup_window,
-            before,
+            counters.clone(),
+            context.histories.enter(&client),
             Box::new(answers),
         );
-        let _ = own_publisher.set(publisher.clone());
+        let live = Live {
+            outbox: outbox.clone(),
+            end: end.clone(),
+            subscriptions: Arc::default(),
+            publisher: publisher.clone(),
+        };
+        let subscriptions =
+            Subscriptions::new(context.clone(), outbox.clone(), live.subscriptions.clone());
+        if context.sessions.enter(&client, live, Instant::now()) {
+            counters.takeovers.increment();
+        }
         Self {
             context: context.clone(),
             client,
@@ -306,8 +294,14 @@ impl Connection {
         match ingest {
             Some(ingest) => ingest.submit(publish, ticket).await,
             None => {
-                tracing::info!(client = %self.client, "publish refused: no source connector is attached to this gateway");
-                ticket.denied(Reason::NoIngestRole, self.context.config.ingest.on_denied);
+                let reason = Reason::NoIngestRole;
+                if let Some(left_out) = self.context.denials.allow(Instant::now()) {
+                    tracing::warn!(
+                        client = %self.client, peer = %self.peer, topic = publish.topic.as_str(), reason = reason.name(), left_out,
+                        "publish refused: no source connector is attached to this gateway"
+                    );
+                }
+                ticket.denied(reason, self.context.config.ingest.on_denied);
             }
         }
         Ok(())
@@ -387,9 +381,11 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        let now = Instant::now();
         self.outbox.close();
-        if self.context.sessions.leave(&self.client, self.outbox.id()) {
-            self.context.departed.add(&self.publisher, Instant::now());
-        }
+        // Before anyone can find that it has left.
+        self.publisher.leave(now);
+        self.context.histories.leave(&self.client, now);
+        self.context.sessions.leave(&self.client, self.outbox.id());
     }
 }

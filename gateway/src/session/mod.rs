@@ -6,20 +6,21 @@
 //! older one cannot touch it, because both are told apart by their [`ConnectionId`].
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::delivery::{ConnectionId, Delivery, Outbox};
 use crate::health::Health;
-use crate::ingest::{Departed, Ingest, Publisher, Why};
+use crate::ingest::{Histories, Ingest, Publisher, Why};
+use crate::limited::Limited;
 use crate::mapping::Resolver;
 use crate::mqtt::ClientId;
 use crate::observe::Counters;
@@ -54,8 +55,10 @@ pub struct Context {
     pub role_added: Notify,
     /// Who is connected.
     pub sessions: Sessions,
-    /// Who was, as far as what they publish is concerned.
-    pub departed: Departed,
+    /// What clients have published on earlier connections.
+    pub histories: Histories,
+    /// Log lines about publishes that are not allowed.
+    pub denials: Limited,
     /// Who is closed again and again.
     pub flaps: Flaps,
     /// Bytes queued in all outboxes.
@@ -143,8 +146,8 @@ pub struct Live {
     pub end: Arc<EndSignal>,
     /// How many subscriptions it has.
     pub subscriptions: Arc<AtomicUsize>,
-    /// What it publishes; set when it is known who came before it.
-    pub publisher: Arc<OnceLock<Arc<Publisher>>>,
+    /// What it publishes.
+    pub publisher: Arc<Publisher>,
 }
 
 impl Live {
@@ -167,17 +170,21 @@ impl Sessions {
         ConnectionId(self.last.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Makes `live` the connection of `client`; an older one is told to end, and returned.
-    pub fn enter(&self, client: &ClientId, live: Live) -> Option<Live> {
-        let older = self.live.lock().insert(client.clone(), live);
+    /// Makes `live` the connection of `client`; an older one is told to end. Says whether there was one.
+    pub fn enter(&self, client: &ClientId, live: Live, now: Instant) -> bool {
+        let mut all = self.live.lock();
+        // Under the lock: of two that come at the same time the same one is the newest for both.
+        live.publisher.begin(now);
+        let older = all.insert(client.clone(), live);
+        drop(all);
         if let Some(older) = &older {
             older.end.end(End::TakenOver);
         }
-        older
+        older.is_some()
     }
 
-    /// The connection has ended; says whether it was the client's newest. A newer one is left alone.
-    pub fn leave(&self, client: &ClientId, connection: ConnectionId) -> bool {
+    /// The connection has ended. A newer one of its client is left alone.
+    pub fn leave(&self, client: &ClientId, connection: ConnectionId) {
         let mut live = self.live.lock();
         let is_newest = live
             .get(client)
@@ -185,7 +192,6 @@ impl Sessions {
         if is_newest {
             live.remove(client);
         }
-        is_newest
     }
 
     /// How many clients are connected.
@@ -211,7 +217,6 @@ impl Sessions {
 mod tests {
     use super::*;
     use crate::config::Limits;
-    use tokio::time::Instant;
 
     fn live(id: ConnectionId) -> Live {
         let outbox = Outbox::new(
@@ -225,7 +230,7 @@ mod tests {
             outbox: Arc::new(outbox),
             end: Arc::default(),
             subscriptions: Arc::default(),
-            publisher: Arc::default(),
+            publisher: Publisher::for_tests(),
         }
     }
 
@@ -234,12 +239,12 @@ mod tests {
         let sessions = Sessions::default();
         let client = ClientId::new("x").unwrap();
         let (old, new) = (live(sessions.next_id()), live(sessions.next_id()));
-        assert!(sessions.enter(&client, old.clone()).is_none());
-        assert!(sessions.enter(&client, new.clone()).is_some());
+        assert!(!sessions.enter(&client, old.clone(), Instant::now()));
+        assert!(sessions.enter(&client, new.clone(), Instant::now()));
         assert_eq!(old.end.ended().await, End::TakenOver);
-        assert!(!sessions.leave(&client, old.outbox.id()));
+        sessions.leave(&client, old.outbox.id());
         assert_eq!(sessions.len(), 1);
-        assert!(sessions.leave(&client, new.outbox.id()));
+        sessions.leave(&client, new.outbox.id());
         assert!(sessions.is_empty());
     }
 }

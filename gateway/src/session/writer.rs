@@ -1,13 +1,14 @@
 //! A connection's outgoing side: what an outbox holds, to a stream.
 //!
-//! What always holds: pieces go out in the order in which the outbox gave them; a QoS 0 copy is done only after its write;
-//! a stream that takes nothing at all for the stall limit is given up.
+//! What always holds: pieces go out whole and in the order in which the outbox gave them, also when a write is dropped in
+//! its middle: what was taken stays with the [`Writer`], which goes on where it stopped; a QoS 0 copy is done only after
+//! its write; a stream that takes nothing at all for the stall limit is given up.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::Buf;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
@@ -19,78 +20,108 @@ const WRITE_BYTES: usize = 65_536;
 /// The most pieces in one call: the least that systems allow (IOV_MAX on some) is far above.
 const MAX_PIECES: usize = 64;
 
-/// Writes what `outbox` gets, until the stream fails or stalls for `stall`.
-pub async fn write_all<W: AsyncWrite + Unpin>(
-    outbox: &Outbox,
-    stream: &mut W,
+/// See the module.
+pub struct Writer<W> {
+    stream: W,
+    outbox: Arc<Outbox>,
     stall: Duration,
-    counters: &Arc<Counters>,
-) -> io::Error {
-    loop {
-        let taken = outbox.take(WRITE_BYTES, Instant::now());
-        if taken.pieces.is_empty() {
-            outbox.ready().await;
-        } else if let Err(error) = write(taken, stream, stall, counters).await {
-            return error;
-        }
-    }
+    counters: Arc<Counters>,
+    taken: Pieces,
+    /// How many of the taken pieces are written; the next one holds only what is left of it.
+    written: usize,
 }
 
-/// Writes what is in `outbox` now: the control packets, and the copies that the window allows if `copies`.
-pub async fn flush<W: AsyncWrite + Unpin>(
-    outbox: &Outbox,
-    stream: &mut W,
-    copies: bool,
-    stall: Duration,
-    counters: &Arc<Counters>,
-) -> io::Result<()> {
-    loop {
-        let taken = outbox.take(if copies { WRITE_BYTES } else { 0 }, Instant::now());
-        if taken.pieces.is_empty() {
+impl<W: AsyncWrite + Unpin> Writer<W> {
+    /// Writes what `outbox` gets to `stream`, which is given up when it has taken nothing for `stall`.
+    pub fn new(stream: W, outbox: Arc<Outbox>, stall: Duration, counters: Arc<Counters>) -> Self {
+        Self {
+            stream,
+            outbox,
+            stall,
+            counters,
+            taken: Pieces::default(),
+            written: 0,
+        }
+    }
+
+    /// Writes until the stream fails or stalls. May be dropped at any time, and called again.
+    pub async fn run(&mut self) -> io::Error {
+        loop {
+            if let Err(error) = self.finish().await {
+                return error;
+            }
+            self.taken = self.outbox.take(WRITE_BYTES, Instant::now());
+            if self.taken.pieces.is_empty() {
+                self.outbox.ready().await;
+            }
+        }
+    }
+
+    /// Writes what is in the outbox now: the control packets, and the copies that the window allows if `copies`.
+    ///
+    /// # Errors
+    /// The stream's, and that it has stalled.
+    pub async fn flush(&mut self, copies: bool) -> io::Result<()> {
+        loop {
+            self.finish().await?;
+            let most = if copies { WRITE_BYTES } else { 0 };
+            self.taken = self.outbox.take(most, Instant::now());
+            if self.taken.pieces.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The stream, without what is left to write.
+    pub fn into_stream(self) -> W {
+        self.stream
+    }
+
+    /// Writes what is left of what was taken.
+    async fn finish(&mut self) -> io::Result<()> {
+        if self.taken.pieces.is_empty() {
             return Ok(());
         }
-        write(taken, stream, stall, counters).await?;
-    }
-}
-
-async fn write<W: AsyncWrite + Unpin>(
-    taken: Pieces,
-    stream: &mut W,
-    stall: Duration,
-    counters: &Arc<Counters>,
-) -> io::Result<()> {
-    write_pieces(&taken.pieces, stream, stall).await?;
-    counters.copies_sent.add(taken.copies as u64);
-    Ok(())
-}
-
-async fn write_pieces<W: AsyncWrite + Unpin>(
-    pieces: &[Bytes],
-    stream: &mut W,
-    stall: Duration,
-) -> io::Result<()> {
-    for pieces in pieces.chunks(MAX_PIECES) {
-        let mut slices = [IoSlice::new(&[]); MAX_PIECES];
-        for (slice, piece) in slices.iter_mut().zip(pieces) {
-            *slice = IoSlice::new(piece);
-        }
-        let mut rest = &mut slices[..pieces.len()];
-        while !rest.is_empty() {
-            let written = timeout(stall, stream.write_vectored(rest))
-                .await
-                .map_err(|_| {
-                    io::Error::new(
-                        io::ErrorKind::TimedOut,
-                        "the client has not read for ack_timeout",
-                    )
-                })??;
+        while let Some(rest) = self.taken.pieces.get(self.written..)
+            && !rest.is_empty()
+        {
+            let mut slices = [IoSlice::new(&[]); MAX_PIECES];
+            let count = rest.len().min(MAX_PIECES);
+            for (slice, piece) in slices.iter_mut().zip(rest) {
+                *slice = IoSlice::new(piece);
+            }
+            // A write that is dropped while it waits has written nothing.
+            let write = self.stream.write_vectored(&slices[..count]);
+            let written = timeout(self.stall, write).await.map_err(|_| {
+                io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the client has not read for ack_timeout",
+                )
+            })??;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
-            IoSlice::advance_slices(&mut rest, written);
+            self.advance(written);
+        }
+        self.stream.flush().await?;
+        self.counters.copies_sent.add(self.taken.copies as u64);
+        self.taken = Pieces::default();
+        self.written = 0;
+        Ok(())
+    }
+
+    /// `count` bytes of the taken pieces are written.
+    fn advance(&mut self, mut count: usize) {
+        while let Some(piece) = self.taken.pieces.get_mut(self.written)
+            && count >= piece.len()
+        {
+            count -= piece.len();
+            self.written += 1;
+        }
+        if let Some(piece) = self.taken.pieces.get_mut(self.written) {
+            piece.advance(count);
         }
     }
-    stream.flush().await
 }
 
 /// Closes a stream so that the client gets what was written last: a socket that is closed with unread bytes answers them

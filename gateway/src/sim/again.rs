@@ -12,7 +12,6 @@ async fn gone(sim: &Sim) {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "fails: the gateway does not hold this yet"]
 async fn what_is_sent_again_is_known_also_after_a_connection_that_ended_without_a_publish() {
     let sim = Sim::new().await;
     let mut client = sim.connect("a").await;
@@ -30,7 +29,6 @@ async fn what_is_sent_again_is_known_also_after_a_connection_that_ended_without_
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "fails: the gateway does not hold this yet"]
 async fn what_is_sent_again_is_known_also_after_a_connection_that_ended_in_the_middle_of_sending_it()
  {
     let sim = Sim::new().await;
@@ -60,7 +58,6 @@ async fn what_is_sent_again_is_known_also_after_a_connection_that_ended_in_the_m
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "fails: the gateway does not hold this yet"]
 async fn a_client_that_comes_back_while_its_message_waits_for_room_is_served() {
     let sim = Sim::on(MemoryLog::new(), |limits| {
         limits.max_packet_size = 1_500;

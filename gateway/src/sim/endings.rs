@@ -43,7 +43,6 @@ async fn end(sim: &Sim, end: End) {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "fails: the gateway does not hold this yet"]
 async fn d8_a_message_in_the_middle_of_being_written_when_its_connection_is_ended_is_not_mixed_with_others()
  {
     for how in [End::Takeover, End::GatewayStops, End::DeliveryEnds] {
@@ -79,7 +78,6 @@ async fn d8_a_message_in_the_middle_of_being_written_when_its_connection_is_ende
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "fails: the gateway does not hold this yet"]
 async fn n3_pubacks_that_are_being_written_when_a_connection_is_taken_over_are_not_left_out() {
     let sim = Sim::new().await;
     // 16 PUBACKs fill it.

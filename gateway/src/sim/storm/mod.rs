@@ -336,7 +336,6 @@ fn run_one(seed: u64) -> std::thread::Result<()> {
 }
 
 #[test]
-#[ignore = "fails: the gateway does not hold this yet"]
 fn n1_to_n7_hold_in_thousands_of_short_storms() {
     run_all(RUNS);
 }
