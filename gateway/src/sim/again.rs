@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::client::{connect, publish_again};
-use super::{Got, Sim, device, payloads};
-use crate::log::memory::{HoldAt, MemoryLog};
+use super::{Got, Sim, device, payloads, triple};
+use crate::config::OnUnstorable;
+use crate::log::LogError;
+use crate::log::memory::{Call, Fault, HoldAt, MemoryLog};
 
 async fn gone(sim: &Sim) {
     sim.until("gone", |sim| sim.gateway.context().sessions.is_empty())
@@ -89,5 +91,55 @@ async fn a_client_that_comes_back_while_its_message_waits_for_room_is_served() {
     for id in 1..=2 {
         assert_eq!(again.next().await, Got::PubAck(id));
     }
+    sim.assert_outcomes_add_up();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_refused_message_keeps_from_being_stored_is_stored_for_the_connection_that_sent_it_again()
+ {
+    let sim = Sim::with(MemoryLog::new(), |config| {
+        config.ingest.on_unstorable = OnUnstorable::Close;
+    })
+    .await;
+    let refused = triple("dynamic_1", 0).target;
+    let never = LogError::NotPermitted("never".to_owned());
+    sim.log.refuse(&refused, Some(never));
+    sim.log
+        .script(Call::Append, Fault::Delay(Duration::from_secs(5)));
+    sim.log
+        .script(Call::Topic, Fault::Delay(Duration::from_secs(1)));
+    let mut client = sim.connect("a").await;
+    client.publish("d/1/x", "1", Some(1)).await;
+    client.publish("dynamic/1", "2", Some(2)).await;
+    client.publish("d/1/x", "3", Some(3)).await;
+    sim.until("received", |sim| sim.count("publishes_received") == 3)
+        .await;
+    let mut again = sim.connect("a").await;
+    again.publish_again("d/1/x", "3", 3).await;
+    assert_eq!(again.next().await, Got::PubAck(3));
+    assert_eq!(sim.count("refused_not_permitted"), 1);
+    assert_eq!(payloads(&sim.log.records(&device("1"))), ["1", "3"]);
+    sim.assert_outcomes_add_up();
+}
+
+#[tokio::test(start_paused = true)]
+async fn n4_a_client_that_sends_one_message_on_connection_after_connection_is_waited_for_once() {
+    let sim = Sim::new().await;
+    sim.log.hold(HoldAt::BeforeCommit);
+    let mut client = sim.connect("a").await;
+    client.publish("d/1/x", "1", Some(1)).await;
+    for round in 1..=20 {
+        let mut again = sim.connect("a").await;
+        again.publish_again("d/1/x", "1", 1).await;
+        sim.until("received", |sim| {
+            sim.count("publishes_received") == 1 + round
+        })
+        .await;
+        assert_eq!(sim.count("publishes_failed"), round - 1);
+        client = again;
+    }
+    sim.log.release();
+    assert_eq!(client.next().await, Got::PubAck(1));
+    assert_eq!(payloads(&sim.log.records(&device("1"))), ["1"]);
     sim.assert_outcomes_add_up();
 }

@@ -244,6 +244,23 @@ async fn a_topic_that_was_deleted_is_made_anew_and_the_publish_stored() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn n5_a_topic_that_was_deleted_is_made_anew_however_often_iggy_does_not_answer() {
+    let sim = Sim::new().await;
+    let mut client = sim.connect("a").await;
+    client.publish("d/1/x", "1", Some(1)).await;
+    assert_eq!(client.next().await, Got::PubAck(1));
+    sim.log.delete_topic(&device("1").target);
+    for _ in 0..20 {
+        sim.log
+            .script(Call::Topic, Fault::Fail(unreachable_error()));
+    }
+    client.publish("d/1/x", "2", Some(2)).await;
+    assert_eq!(client.next().await, Got::PubAck(2));
+    assert_eq!(payloads(&sim.log.records(&device("1"))), ["2"]);
+    assert_eq!(sim.count("dead_letters"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn publishes_to_a_topic_that_is_still_being_made_keep_their_order_and_pings_are_answered() {
     let sim = Sim::new().await;
     let mut client = sim.connect("a").await;
