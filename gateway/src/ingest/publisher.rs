@@ -108,6 +108,13 @@ impl Publisher {
 
     #[cfg(test)]
     pub(crate) fn for_tests() -> Arc<Self> {
+        let publisher = Self::of_history(History::new(8, std::time::Duration::from_secs(60)));
+        publisher.begin(Instant::now());
+        publisher
+    }
+
+    #[cfg(test)]
+    fn of_history(history: Arc<History>) -> Arc<Self> {
         struct Nowhere;
         impl AckWriter for Nowhere {
             fn puback(&self, _: PacketId) {}
@@ -115,7 +122,6 @@ impl Publisher {
         }
         let client = ClientId::new("test").unwrap();
         let peer = "192.0.2.1:1".parse().unwrap();
-        let history = History::new(8, std::time::Duration::from_secs(60));
         Self::new(client, peer, Arc::default(), history, Box::new(Nowhere))
     }
 
@@ -281,4 +287,59 @@ fn content(publish: &Publish) -> Content {
     let seed = u64::from(publish.retain);
     let topic = XxHash3_64::oneshot_with_seed(seed, publish.topic.as_str().as_bytes());
     Content(XxHash3_64::oneshot_with_seed(topic, &publish.payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingest::lane::Committed;
+    use crate::mqtt::{QoS, TopicName};
+
+    fn message(id: u16, dup: bool) -> Publish {
+        Publish {
+            dup,
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            topic: TopicName::new("t").unwrap(),
+            packet_id: PacketId::new(id),
+            payload: bytes::Bytes::from_static(b"x"),
+        }
+    }
+
+    fn ticket(publisher: &Arc<Publisher>, id: u16) -> Ticket {
+        match publisher.receive(&message(id, false)) {
+            Received::New(ticket) => ticket,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_queued_any_more_when_its_connection_has_left() {
+        let publisher = Publisher::for_tests();
+        let tickets = [1, 2, 3].map(|id| ticket(&publisher, id));
+        assert!(tickets[0].may_queue());
+        publisher.leave(Instant::now());
+        assert!(!tickets[1].may_queue() && !tickets[2].may_queue());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_has_left_when_the_next_of_its_client_begins() {
+        let publisher = Publisher::for_tests();
+        let waits = ticket(&publisher, 1);
+        Publisher::of_history(publisher.history.clone()).begin(Instant::now());
+        assert!(!waits.may_queue());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_stored_after_its_connection_has_left_is_known_to_the_next() {
+        let publisher = Publisher::for_tests();
+        let queued = ticket(&publisher, 1);
+        assert!(queued.may_queue());
+        publisher.leave(Instant::now());
+        queued.stored(Committed::for_tests());
+        let next = Publisher::of_history(publisher.history.clone());
+        next.begin(Instant::now());
+        assert!(matches!(next.receive(&message(1, true)), Received::Known));
+        assert_eq!(next.waiting(), 0, "it has its PUBACK");
+    }
 }

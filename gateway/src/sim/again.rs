@@ -110,8 +110,10 @@ async fn what_a_refused_message_keeps_from_being_stored_is_stored_for_the_connec
         .script(Call::Topic, Fault::Delay(Duration::from_secs(1)));
     let mut client = sim.connect("a").await;
     client.publish("d/1/x", "1", Some(1)).await;
-    sim.until("on its way", |sim| sim.log.counts(&device("1")).appends == 1)
-        .await;
+    sim.until("on its way", |sim| {
+        sim.log.counts(&device("1")).appends == 1
+    })
+    .await;
     client.publish("dynamic/1", "2", Some(2)).await;
     client.publish("d/1/x", "3", Some(3)).await;
     sim.until("received", |sim| sim.count("publishes_received") == 3)
