@@ -12,6 +12,7 @@ use crate::binaries;
 use crate::config::{self, Files, Target};
 use crate::host::{Host, Kind};
 use crate::iggy_server::IggyServer;
+use crate::mangler::Mangler;
 use crate::ports::{free_port, unique_name};
 use crate::proxy::Proxy;
 use crate::raw::RawClient;
@@ -24,6 +25,8 @@ pub struct Deployment {
     pub host: Host,
     /// The proxy between the gateway and Iggy.
     proxy: Option<Proxy>,
+    /// The proxy that mangles replies.
+    mangler: Option<Mangler>,
     /// Iggy.
     pub iggy: IggyServer,
     /// The test's files.
@@ -37,6 +40,7 @@ pub struct Deployment {
 pub struct Builder {
     stream: String,
     proxied: bool,
+    mangled: bool,
     map: Option<String>,
     shipped_map: bool,
     refuse_unmatched: bool,
@@ -59,6 +63,7 @@ impl Deployment {
         Builder {
             stream: unique_name(),
             proxied: false,
+            mangled: false,
             map: None,
             shipped_map: false,
             refuse_unmatched: false,
@@ -87,6 +92,14 @@ impl Deployment {
     /// When the deployment has none.
     pub fn proxy(&self) -> &Proxy {
         self.proxy.as_ref().expect("the deployment has a proxy")
+    }
+
+    /// The proxy that mangles replies.
+    ///
+    /// # Panics
+    /// When the deployment has none.
+    pub fn mangler(&self) -> &Mangler {
+        self.mangler.as_ref().expect("the deployment has a mangler")
     }
 
     /// The stream of the test's own topic map.
@@ -160,6 +173,12 @@ impl Builder {
     /// With a proxy between the gateway and Iggy.
     pub fn proxied(mut self) -> Self {
         self.proxied = true;
+        self
+    }
+
+    /// With a proxy between the gateway and Iggy that can mangle replies, in the place of the usual one.
+    pub fn mangled(mut self) -> Self {
+        self.mangled = true;
         self
     }
 
@@ -279,7 +298,10 @@ impl Builder {
         }
         let iggy = IggyServer::start(folder.path());
         let proxy = self.proxied.then(|| Proxy::start(iggy.address()));
-        let gateway_iggy = proxy.as_ref().map_or(iggy.address(), Proxy::address);
+        let mangler = self.mangled.then(|| Mangler::start(iggy.address()));
+        let gateway_iggy = (mangler.as_ref().map(Mangler::address))
+            .or(proxy.as_ref().map(Proxy::address))
+            .unwrap_or(iggy.address());
         let mqtt = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let mut variables = Vec::new();
         for (key, value) in [
@@ -315,6 +337,7 @@ impl Builder {
         Deployment {
             host,
             proxy,
+            mangler,
             iggy,
             files,
             stream,

@@ -12,6 +12,7 @@ pub mod device;
 pub mod host;
 pub mod http;
 pub mod iggy_server;
+pub mod mangler;
 pub mod mosquitto;
 pub mod packet;
 pub mod paho;

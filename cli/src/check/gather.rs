@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use mqtt_gateway::config::{self, Config, Place};
-use mqtt_gateway::mapping::{Located, TopicMap};
+use mqtt_gateway::config::{self, Config, Place, Produce};
+use mqtt_gateway::mapping::{Located, NotOneTarget, TopicMap};
 use toml::de::{DeTable, Error as TomlError};
 
 use super::report::{FileReport, InTheMap, Level, Problem, Report, Span};
@@ -170,23 +170,30 @@ impl Gathering<'_> {
         for problem in &loaded.elsewhere {
             self.config_problem(&here, Level::Note, problem);
         }
-        let map = match loaded.config {
-            Ok(Config { topic_map, .. }) => Some(topic_map),
+        let (map, produce) = match loaded.config {
+            Ok(Config {
+                topic_map, ingest, ..
+            }) => (Some(topic_map), ingest.produce),
             Err(problems) => {
                 for problem in &problems {
                     self.config_problem(&here, Level::Error, problem);
                 }
                 let is_syntax = |problem: &_| matches!(problem, config::Problem::Syntax { .. });
-                if problems.iter().any(is_syntax) {
+                let map = if problems.iter().any(is_syntax) {
                     // What can be made out of the rest is a guess.
                     None
                 } else {
                     settings::map_beside_problems(path, kind, table, here.gateway_file)
-                }
+                };
+                // Whether the map fits is known when the configuration is right.
+                (map, Produce::default())
             }
         };
         if let Some(map) = map {
             self.map_of(&here, &map);
+            if produce == Produce::Runtime {
+                self.fit_for_the_runtime(&here, &map);
+            }
         }
     }
 
@@ -213,6 +220,30 @@ impl Gathering<'_> {
             key: "topic_map".to_owned(),
             ..whole_file(message)
         });
+    }
+
+    /// The condition of the start with `produce = "runtime"`. A map that does not compile has its own problems.
+    fn fit_for_the_runtime(&mut self, here: &Here<'_>, map: &Path) {
+        let shown = file::shown(map);
+        let compiled = |text: String| TopicMap::compile(&shown, &text).ok();
+        let Some(map) = file::read(map).ok().and_then(compiled) else {
+            return;
+        };
+        let Err(NotOneTarget(unfit)) = map.only_target() else {
+            return;
+        };
+        let (path, kind, place) = here.file_with("produce");
+        for unfit in unfit {
+            let message = format!(
+                "\"runtime\" does not fit the topic map {shown}: {unfit}; mend it, or set produce = \"client\""
+            );
+            self.entry(&path, Some(kind)).add(Problem {
+                line: place.map(|(line, _)| line),
+                column: place.map(|(_, column)| column),
+                key: "produce".to_owned(),
+                ..whole_file(message)
+            });
+        }
     }
 
     fn config_problem(&mut self, here: &Here<'_>, level: Level, problem: &config::Problem) {
@@ -289,6 +320,19 @@ struct Here<'a> {
 impl Here<'_> {
     fn place_of(&self, key: &str) -> Option<(usize, usize)> {
         settings::place_of_key(self.kind, self.text, self.table, key)
+    }
+
+    /// The file that has the key, and where; this one, if none has.
+    fn file_with(&self, key: &str) -> (PathBuf, Kind, Option<(usize, usize)>) {
+        let here = self.place_of(key);
+        let there = || {
+            let file = self.gateway_file?;
+            let text = file::read(file).ok()?;
+            let table = DeTable::parse(&text).ok()?;
+            let place = settings::place_of_key(Kind::Gateway, &text, table.get_ref(), key)?;
+            Some((file.to_owned(), Kind::Gateway, Some(place)))
+        };
+        (here.is_none().then(there).flatten()).unwrap_or((self.path.to_owned(), self.kind, here))
     }
 }
 

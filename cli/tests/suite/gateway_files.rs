@@ -199,3 +199,59 @@ fn the_files_that_the_project_ships_have_no_errors() {
         .exits(0)
         .prints(["0 errors", "in 4 files"]);
 }
+
+/// Every way in which it does not fit, with the lines of the rules.
+const NOT_FOR_THE_RUNTIME: &str = "\
+default_stream = 's'
+default_topic = 't'
+[[rule]]
+mqtt_topic = 'a/([^/]+)'
+stream = 's'
+topic = 't'
+partition_key = '$1'
+[[rule]]
+mqtt_topic = 'b/([^/]+)'
+stream = 's'
+topic = 'u_$1'
+[[rule]]
+mqtt_topic = 'c'
+stream = 's'
+topic = 'v'
+";
+
+#[test]
+fn produce_runtime_needs_a_map_that_stores_in_one_topic_without_keys() {
+    let gateway = "iggy_password = 'pw'\nproduce = 'runtime'\n";
+    let folder = Folder::with_map(NOT_FOR_THE_RUNTIME)
+        .file("gateway.toml", gateway)
+        .file("client.toml", gateway.replace("runtime", "client"))
+        .file("source.toml", connector("config = 'gateway.toml'"));
+    for file in ["gateway.toml", "source.toml"] {
+        folder.run(["check", file]).exits(1).prints([
+            "gateway.toml:2:11: produce: \"runtime\" does not fit the topic map topic-map.toml: rule 1 (line 3) has a partition_key",
+            "gateway.toml:2:11: produce: \"runtime\" does not fit the topic map topic-map.toml: rule 2 (line 8) makes the name",
+            "gateway.toml:2:11: produce: \"runtime\" does not fit the topic map topic-map.toml: rule 3 (line 12) leads to s/v, others lead to s/t",
+            "3 errors",
+        ]);
+    }
+    folder.run(["check", "client.toml"]).exits(0);
+    folder.run(["check", "topic-map.toml"]).exits(0);
+    let fits = Folder::with_map("default_stream = 's'\ndefault_topic = 't'\n")
+        .file("gateway.toml", gateway);
+    fits.run(["check", "gateway.toml"]).exits(0);
+}
+
+#[test]
+fn produce_runtime_is_checked_also_when_the_environment_says_it() {
+    let folder = Folder::with_map(NOT_FOR_THE_RUNTIME)
+        .file("gateway.toml", "iggy_password = 'pw'\n")
+        .variable("MQTT_GATEWAY_PRODUCE", "runtime");
+    folder.run(["check", "gateway.toml"]).exits(0);
+    folder
+        .run(["check", "--env", "gateway.toml"])
+        .exits(1)
+        .prints([
+            "gateway.toml: produce: \"runtime\" does not fit the topic map",
+            "3 errors",
+        ]);
+}

@@ -15,6 +15,7 @@ mod fan_out;
 mod foreign;
 mod headers;
 mod killed;
+mod mangled_replies;
 mod missing_targets;
 mod newcomer;
 mod order;

@@ -7,7 +7,7 @@
 //! | class | becomes | codes of Iggy |
 //! |---|---|---|
 //! | broken: the connection is of no use any more | `Unreachable` (transient) | 8, 9, 30, 31, 40, 61, 63, 206, 304, 14000, 14001 |
-//! | busy: the server cannot now | `Busy` (transient) | 1 and all unknown codes, 3, 57–59, server-side I/O and recovery (10–21, 1000–1008, 1015, 2000–2009, 2017, 2020, 3000–3006, 3009–3012, 3020, 3023, 4000–4016, 4020, 4021, 4026, 4027, 4039, 4050–4057, 4102, 6000–7004, 9000–12001, 13000) |
+//! | busy: the server cannot now | `Busy` (transient) | 1 and all unknown codes, 3, 57–59, 82, server-side I/O and recovery (10–21, 1000–1008, 1015, 2000–2009, 2017, 2020, 3000–3006, 3009–3012, 3020, 3023, 4000–4016, 4020, 4021, 4026, 4027, 4039, 4050–4057, 4102, 6000–7004, 9000–12001, 13000) |
 //! | credentials | `BadCredentials` | 42–45, 47, 53, 54 |
 //! | permission | `NotPermitted` | 41 |
 //! | missing | `NoSuchTarget` | 20, 1009–1011, 2010, 2011, 3007, 3008 |
@@ -15,7 +15,8 @@
 //! | refused | `Refused` | everything else: wrong arguments, features the server lacks, limits of its configuration |
 //!
 //! Code 3 (invalid command) is what the SDK says when it cannot understand a reply, and what an older server answers to a
-//! command that it does not know; where the reply could not be read to its end, the SDK itself closes the connection. Code 40
+//! command that it does not know; code 82 (invalid number encoding) is said by the SDK only, of a reply that is too short. Where
+//! a reply could not be read to its end, the SDK itself closes the connection. Code 40
 //! (unauthenticated) comes when the server has forgotten the session; a new connection logs in anew. Code 59 (already
 //! applied) means that the request was done; a retry stores it twice, which at-least-once allows.
 
@@ -77,6 +78,14 @@ impl Context<'_> {
     }
 }
 
+/// Whether the error may mean that a reply was not what the protocol says, so that more of it may still come.
+pub(super) fn is_unreadable(error: &IggyError) -> bool {
+    matches!(
+        error,
+        IggyError::InvalidCommand | IggyError::InvalidNumberEncoding | IggyError::InvalidFormat
+    )
+}
+
 /// Judges an error. See the table of the module.
 pub(super) fn class(error: &IggyError) -> Class {
     use IggyError as E;
@@ -95,6 +104,7 @@ pub(super) fn class(error: &IggyError) -> Class {
 
         E::Error
         | E::InvalidCommand
+        | E::InvalidNumberEncoding
         | E::TransientNotCommitted
         | E::TransientNotAccepted
         | E::RequestAlreadyApplied
@@ -264,7 +274,6 @@ pub(super) fn class(error: &IggyError) -> Class {
         | E::CannotFetchJwks(..)
         | E::InvalidSizeBytes
         | E::InvalidUtf8
-        | E::InvalidNumberEncoding
         | E::InvalidBooleanValue
         | E::InvalidNumberValue
         | E::ClientNotFound(..)

@@ -1,14 +1,16 @@
-//! The log in Apache Iggy, over the crate `iggy` (the only place that names it).
+//! The log in Apache Iggy, over the crate `iggy` and those that it is made of (the only place that names them).
 //!
 //! What always holds: an append returns `Ok` only after the server confirmed it; a request whose outcome is unknown ends in a
 //! transient error and its connection is not used again; no request waits for a server that is known to be away; polls and
-//! commits have connections of their own, so appends cannot starve them, nor they the appends.
+//! commits have connections of their own, so appends cannot starve them, nor they the appends; a connection whose reply
+//! could not be understood is not used again, because the rest of that reply may still be on it.
 //!
 //! How the work is split: `pool` lends connections and rebuilds them, `connection` makes one, `records` and `topics` translate,
-//! `errors` judges what went wrong.
+//! `polls` checks what a poll brought, `errors` judges what went wrong.
 
 mod connection;
 mod errors;
+mod polls;
 mod pool;
 mod records;
 #[cfg(test)]
@@ -18,6 +20,7 @@ mod topics;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::iggy::prelude::{
@@ -25,13 +28,22 @@ use ::iggy::prelude::{
     PollingStrategy, StreamClient, SystemClient, TcpClient, TopicClient,
 };
 use async_trait::async_trait;
+use iggy_binary_protocol::requests::messages::PollMessagesRequest;
+use iggy_common::BinaryTransport;
+use iggy_common::wire_conversions::{
+    consumer_to_wire, identifier_to_wire, polling_strategy_to_wire,
+};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::{Log, LogError, Polled, Record, Target, TopicInfo, TopicSpec, Triple};
 use connection::Dialer;
-use errors::{Class, class};
-use pool::Pool;
+use errors::{Class, class, is_unreadable};
+use polls::{Compare, Damage, Poll};
+use pool::{Dial, Pool};
+
+/// Why a description was not taken.
+const UNREADABLE: &str = "its reply cannot be understood";
 
 /// Where Iggy is and how it is used.
 #[derive(Clone)]
@@ -71,6 +83,8 @@ pub struct IggyLog {
     writers: Pool<Dialer>,
     /// For polls and committed offsets.
     readers: Pool<Dialer>,
+    /// Whether the checksums of polled batches fit, if nothing is damaged.
+    compare_batches: AtomicBool,
     request_timeout: Duration,
 }
 
@@ -90,6 +104,7 @@ impl IggyLog {
         Self {
             writers: pool(),
             readers: pool(),
+            compare_batches: AtomicBool::new(true),
             dialer,
             request_timeout,
         }
@@ -125,6 +140,7 @@ impl IggyLog {
         };
         match &answer {
             Err(error) if class(error) == Class::Broken => lease.broken(),
+            Err(error) if is_unreadable(error) => drop(lease),
             _ => lease.give_back(),
         }
         Ok(answer)
@@ -132,6 +148,18 @@ impl IggyLog {
 
     fn explain<'a, T: fmt::Display>(&'a self, about: &'a T) -> impl Fn(IggyError) -> LogError + 'a {
         move |error| self.dialer.explain(&error, &about.to_string())
+    }
+
+    /// As [`Self::explain`], for requests whose reply describes something: that description is what cannot be read then, so
+    /// the request may be made again.
+    fn explain_details<'a, T: fmt::Display>(
+        &'a self,
+        about: &'a T,
+    ) -> impl Fn(IggyError) -> LogError + 'a {
+        move |error| match is_unreadable(&error) {
+            true => self.dialer.unreachable(UNREADABLE),
+            false => self.explain(about)(error),
+        }
     }
 
     fn identifiers(&self, target: &Target) -> Result<(Identifier, Identifier), LogError> {
@@ -149,23 +177,65 @@ impl IggyLog {
         max: u32,
     ) -> Result<Polled, LogError> {
         let (stream, topic) = self.identifiers(&triple.target)?;
-        let partition = Some(triple.partition);
-        // Any consumer will do: without a commit the server keeps nothing of it.
-        let consumer = Consumer::default();
-        let poll = |client: Arc<TcpClient>| async move {
-            client
-                .poll_messages(&stream, &topic, partition, &consumer, &strategy, max, false)
-                .await
+        let request = || -> Result<PollMessagesRequest, IggyError> {
+            Ok(PollMessagesRequest {
+                // Any consumer will do: without a commit the server keeps nothing of it.
+                consumer: consumer_to_wire(&Consumer::default())?,
+                stream_id: identifier_to_wire(&stream)?,
+                topic_id: identifier_to_wire(&topic)?,
+                partition_id: Some(triple.partition),
+                strategy: polling_strategy_to_wire(&strategy),
+                count: max,
+                auto_commit: false,
+            })
         };
-        let polled = self
-            .ask(&self.readers, poll)
-            .await?
-            .map_err(self.explain(triple))?;
-        let records = polled.messages.into_iter().map(records::decode).collect();
+        let request = request().map_err(self.explain(triple))?;
+        let mut polled = self.ask_poll(triple, &request).await?;
+        if !polled.damage.is_empty() {
+            let again = self.ask_poll(triple, &request).await?;
+            if !again.damage.iter().all(|one| polled.damage.contains(one)) {
+                return Err(self
+                    .dialer
+                    .unreachable("what it sent does not fit its checksums"));
+            }
+            // What is the same twice was not damaged on its way, so asking once more would not mend it.
+            match again.damage.iter().find_map(Damage::offset) {
+                Some(offset) => {
+                    tracing::warn!(%triple, offset, "Iggy has stored a record that does not fit its checksum; it is delivered as it is");
+                }
+                None if again.damage.is_empty() => {}
+                None => self.compare_batches.store(false, Ordering::Relaxed),
+            }
+            polled = again;
+        }
+        let Poll {
+            messages,
+            newest_offset,
+            ..
+        } = polled;
         Ok(Polled {
-            records,
-            newest_offset: polled.current_offset,
+            records: messages.into_iter().map(records::decode).collect(),
+            newest_offset,
         })
+    }
+
+    /// Without the SDK's own decoding, which trusts what the reply says.
+    async fn ask_poll(
+        &self,
+        triple: &Triple,
+        request: &PollMessagesRequest,
+    ) -> Result<Poll, LogError> {
+        let compare = match self.compare_batches.load(Ordering::Relaxed) {
+            true => Compare::All,
+            false => Compare::Messages,
+        };
+        let poll = |client: Arc<TcpClient>| async move {
+            let reply = client.send_poll_with_response(request).await?;
+            polls::decode(reply, triple.partition, compare)
+        };
+        self.ask(&self.readers, poll)
+            .await?
+            .map_err(self.explain(triple))
     }
 
     async fn create_stream(&self, target: &Target, stream: Identifier) -> Result<(), LogError> {
@@ -174,7 +244,7 @@ impl IggyLog {
             Ok(Some(_)) => return Ok(()),
             Ok(None) => {}
             Err(error) if class(&error) == Class::Missing => {}
-            Err(error) => return Err(self.explain(&target.stream)(error)),
+            Err(error) => return Err(self.explain_details(&target.stream)(error)),
         }
         let name = target.stream.clone();
         let create =
@@ -209,7 +279,7 @@ impl Log for IggyLog {
         match self.ask(&self.writers, get).await? {
             Ok(details) => Ok(details.as_ref().map(topics::info)),
             Err(error) if class(&error) == Class::Missing => Ok(None),
-            Err(error) => Err(self.explain(target)(error)),
+            Err(error) => Err(self.explain_details(target)(error)),
         }
     }
 
@@ -288,7 +358,7 @@ impl Log for IggyLog {
             Err(IggyError::ConsumerOffsetNotFound(_) | IggyError::NotResolvedConsumer(_)) => {
                 Ok(None)
             }
-            Err(error) => Err(self.explain(triple)(error)),
+            Err(error) => Err(self.explain_details(triple)(error)),
         }
     }
 
