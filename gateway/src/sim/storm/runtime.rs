@@ -26,6 +26,8 @@ use crate::sim::{Sim, triple};
 
 /// Runs of the test that is always done.
 const RUNS: u64 = 400;
+/// Longer than any run takes that ends by itself.
+const LONGEST: Duration = Duration::from_secs(6 * 3_600);
 const PARTITIONS: u32 = 3;
 const MAP: &str = "default_stream = 's'\ndefault_topic = 'one'\npartitions = 3\n";
 /// All in the one topic, or nowhere. Named as in the map of the other storms.
@@ -230,5 +232,8 @@ async fn run(seed: u64, trace: Trace) {
 
 #[test]
 fn n1_to_n7_hold_in_storms_with_a_connectors_runtime() {
-    run_all(RUNS, run);
+    run_all(RUNS, async |seed, trace| {
+        let run = tokio::time::timeout(LONGEST, run(seed, trace));
+        run.await.expect("the run does not end");
+    });
 }
