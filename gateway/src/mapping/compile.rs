@@ -12,7 +12,8 @@ use super::foreign::{ForeignTemplate, ForeignTopic};
 use super::key::PartitionKey;
 use super::matcher::{self, Matcher};
 use super::pattern::{Facts, Groups, Pattern};
-use super::report::{Located, Problem, Source, Warning};
+use super::problem::{Problem, Warning};
+use super::report::{Located, Source};
 use super::template::Template;
 use super::{
     Bounds, Fallback, KeyTemplate, NameTemplate, Rule, RuleId, TopicMap, TopicPlan, Written,

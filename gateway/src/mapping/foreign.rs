@@ -10,7 +10,7 @@ use bytestring::ByteString;
 use regex_automata::meta::Regex;
 use regex_syntax::escape;
 
-use super::report::Problem;
+use super::problem::Problem;
 use super::template::{Piece, pieces};
 use super::{Partitions, RuleId};
 use crate::log::{HeaderValue, StoredRecord, Target};

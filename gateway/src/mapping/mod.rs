@@ -27,6 +27,7 @@ mod load;
 mod matcher;
 mod one_target;
 mod pattern;
+mod problem;
 pub mod render;
 mod report;
 mod template;
@@ -40,7 +41,8 @@ pub use foreign::{ForeignError, ForeignTopic};
 pub use key::PartitionKey;
 pub use load::{LoadError, MAX_FILE_BYTES, load};
 pub use one_target::{NotOneTarget, Unfit};
-pub use report::{Located, MapReport, Problem, Source, Warning};
+pub use problem::{Problem, Warning};
+pub use report::{Located, MapReport, Source};
 
 use matcher::Matcher;
 use pattern::Pattern;

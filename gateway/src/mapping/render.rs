@@ -6,7 +6,8 @@ use std::fmt;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use super::report::{Located, MapReport, Warning};
+use super::problem::Warning;
+use super::report::{Located, MapReport};
 
 /// How many are shown; whoever has more mends these first.
 const MAX_SHOWN: usize = 100;

@@ -8,7 +8,7 @@ use std::ops::Range;
 use regex_automata::util::captures::Captures;
 
 use super::pattern::Groups;
-use super::report::Problem;
+use super::problem::Problem;
 
 /// A template bound to the groups of one pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,6 +17,7 @@ mod again;
 mod bounds;
 mod client;
 mod delivery;
+mod duplicates;
 mod endings;
 mod ingest;
 mod outcomes;
@@ -24,6 +25,7 @@ mod random;
 mod runtime;
 mod session;
 mod storm;
+mod topics;
 
 pub(crate) use client::{Client, Got};
 

@@ -11,7 +11,8 @@ use bytesize::ByteSize;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::super::report::{Located, Problem, Source, nearest};
+use super::super::problem::{Problem, nearest};
+use super::super::report::{Located, Source};
 use super::{Entry, ForeignText, MapText, OnUnmatched, RuleText, Settings, Text};
 use crate::log::{Durability, Expiry, MAX_PARTITIONS, TopicSize};
 

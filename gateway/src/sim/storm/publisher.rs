@@ -3,7 +3,7 @@
 //!
 //! What always holds, or the run fails: on each connection PUBACKs come in the order in which the messages were sent, each
 //! once (N3); when one comes, an append of its message was confirmed before (N1); the gateway ends no connection, unless
-//! its oldest message is one that must be refused (N5).
+//! its oldest message is one that must be refused, or there is no source (N5).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -55,6 +55,8 @@ pub(super) struct Publisher {
 struct Connection {
     client: Client,
     on_the_way: VecDeque<u16>,
+    /// See [`World::has_lost_its_source`].
+    source_changes: u64,
 }
 
 impl Publisher {
@@ -103,6 +105,7 @@ impl Publisher {
         let mut connection = Connection {
             client: self.world.sim.dial(self.habits.pipe),
             on_the_way: VecDeque::new(),
+            source_changes: self.world.source_changes(),
         };
         self.note("CONNECT");
         let connect = client::connect(&self.name, 0);
@@ -253,7 +256,7 @@ impl Publisher {
     /// The gateway has ended the connection: what it sent before still counts, and there must be a reason.
     async fn was_closed(&mut self, connection: &mut Connection) {
         self.take_rest(connection).await;
-        if self.world.is_stopping() {
+        if self.world.is_stopping() || self.world.has_lost_its_source(connection.source_changes) {
             return;
         }
         let first = connection.on_the_way.front().copied();

@@ -67,6 +67,20 @@ impl Watched {
         self.seen.lock().confirmed.contains(label)
     }
 
+    /// Stores what the connectors runtime was given, which says later whether it has.
+    pub(super) async fn store(&self, triple: &Triple, records: &[Record]) {
+        self.trace
+            .note("runtime", format_args!("stores {}", labels(records)));
+        self.seen.lock().targets.insert(triple.target.clone());
+        self.memory.append(triple, records).await.unwrap();
+    }
+
+    /// The connectors runtime says that it has stored the records.
+    pub(super) fn confirm(&self, records: &[Record]) {
+        let labels = records.iter().map(|record| Label::of(&record.payload));
+        self.seen.lock().confirmed.extend(labels);
+    }
+
     /// The end of the partition is about to be lost from `end` on.
     pub(super) fn truncate(&self, triple: &Triple, end: u64) {
         self.learn(triple);
@@ -188,15 +202,17 @@ impl Watched {
 
     /// Notes how an append has ended, and what has to come next.
     fn ended(&self, triple: &Triple, records: &[Record], outcome: &Result<(), LogError>) {
-        let mut line = format!("append to {triple} [");
-        for record in records {
-            let _ = write!(line, " {}", Label::of(&record.payload));
+        let labels = labels(records);
+        match outcome {
+            Ok(()) => self.trace.note(
+                "log",
+                format_args!("append to {triple} {labels} is confirmed"),
+            ),
+            Err(error) => self.trace.note(
+                "log",
+                format_args!("append to {triple} {labels} fails: {error}"),
+            ),
         }
-        let _ = match outcome {
-            Ok(()) => write!(line, " ] is confirmed"),
-            Err(error) => write!(line, " ] fails: {error}"),
-        };
-        self.trace.note("log", line);
         let ids = || records.iter().map(|record| record.id);
         let mut seen = self.seen.lock();
         let seen = &mut *seen;
@@ -217,6 +233,15 @@ impl Watched {
             Err(_) => {}
         }
     }
+}
+
+/// The messages of a batch.
+pub(super) fn labels(records: &[Record]) -> String {
+    let mut labels = "[".to_owned();
+    for record in records {
+        let _ = write!(labels, " {}", Label::of(&record.payload));
+    }
+    labels + " ]"
 }
 
 /// More than any topic of a run has.
