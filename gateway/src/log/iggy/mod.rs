@@ -18,11 +18,11 @@ mod topics;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ::iggy::prelude::{
-    Consumer, ConsumerOffsetClient, Identifier, IggyError, MessageClient, Partitioning,
-    PollingStrategy, StreamClient, SystemClient, TcpClient, TopicClient,
+    Consumer, ConsumerOffsetClient, Identifier, IggyError, IggyTimestamp, MessageClient,
+    Partitioning, PollingStrategy, StreamClient, SystemClient, TcpClient, TopicClient,
 };
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -71,6 +71,8 @@ pub struct IggyLog {
     writers: Pool<Dialer>,
     /// For polls and committed offsets.
     readers: Pool<Dialer>,
+    /// For those who are behind. Its connections are made when they are needed.
+    rereaders: Pool<Dialer>,
     request_timeout: Duration,
 }
 
@@ -90,6 +92,7 @@ impl IggyLog {
         Self {
             writers: pool(),
             readers: pool(),
+            rereaders: pool(),
             dialer,
             request_timeout,
         }
@@ -144,6 +147,7 @@ impl IggyLog {
 
     async fn read(
         &self,
+        pool: &Pool<Dialer>,
         triple: &Triple,
         strategy: PollingStrategy,
         max: u32,
@@ -157,15 +161,27 @@ impl IggyLog {
                 .poll_messages(&stream, &topic, partition, &consumer, &strategy, max, false)
                 .await
         };
-        let polled = self
-            .ask(&self.readers, poll)
-            .await?
-            .map_err(self.explain(triple))?;
+        let polled = self.ask(pool, poll).await?.map_err(self.explain(triple))?;
         let records = polled.messages.into_iter().map(records::decode).collect();
         Ok(Polled {
             records,
             newest_offset: polled.current_offset,
         })
+    }
+
+    async fn poll_in(
+        &self,
+        pool: &Pool<Dialer>,
+        triple: &Triple,
+        from: u64,
+        max: u32,
+    ) -> Result<Polled, LogError> {
+        let mut polled = self
+            .read(pool, triple, PollingStrategy::offset(from), max.max(1))
+            .await?;
+        polled.records.retain(|record| record.offset >= from);
+        polled.records.truncate(max as usize);
+        Ok(polled)
     }
 
     async fn create_stream(&self, target: &Target, stream: Identifier) -> Result<(), LogError> {
@@ -254,16 +270,17 @@ impl Log for IggyLog {
     }
 
     async fn poll(&self, triple: &Triple, from: u64, max: u32) -> Result<Polled, LogError> {
-        let mut polled = self
-            .read(triple, PollingStrategy::offset(from), max.max(1))
-            .await?;
-        polled.records.retain(|record| record.offset >= from);
-        polled.records.truncate(max as usize);
-        Ok(polled)
+        self.poll_in(&self.readers, triple, from, max).await
+    }
+
+    async fn reread(&self, triple: &Triple, from: u64, max: u32) -> Result<Polled, LogError> {
+        self.poll_in(&self.rereaders, triple, from, max).await
     }
 
     async fn end(&self, triple: &Triple) -> Result<u64, LogError> {
-        let polled = self.read(triple, PollingStrategy::last(), 1).await?;
+        let polled = self
+            .read(&self.readers, triple, PollingStrategy::last(), 1)
+            .await?;
         // An empty partition answers with the newest offset 0, as one does that has a single record. If retention has removed
         // everything, the newest offset stays, so anything above 0 was given to a record once.
         let newest = polled
@@ -272,6 +289,18 @@ impl Log for IggyLog {
             .map(|record| record.offset)
             .max((polled.newest_offset > 0).then_some(polled.newest_offset));
         Ok(newest.map_or(0, |offset| offset + 1))
+    }
+
+    async fn stored_within(&self, triple: &Triple, age: Duration) -> Result<u64, LogError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let oldest = now.unwrap_or_default().saturating_sub(age);
+        let oldest = u64::try_from(oldest.as_micros()).unwrap_or(u64::MAX);
+        let strategy = PollingStrategy::timestamp(IggyTimestamp::from(oldest));
+        let polled = self.read(&self.readers, triple, strategy, 1).await?;
+        match polled.records.first() {
+            Some(record) => Ok(record.offset),
+            None => self.end(triple).await,
+        }
     }
 
     async fn committed(&self, triple: &Triple, consumer: &str) -> Result<Option<u64>, LogError> {
@@ -306,8 +335,24 @@ impl Log for IggyLog {
             .map_err(self.explain(triple))
     }
 
+    async fn forget(&self, triple: &Triple, consumer: &str) -> Result<(), LogError> {
+        let (stream, topic) = self.identifiers(&triple.target)?;
+        let partition = Some(triple.partition);
+        let consumer = Consumer::new(Identifier::named(consumer).map_err(self.explain(triple))?);
+        let delete = |client: Arc<TcpClient>| async move {
+            client
+                .delete_consumer_offset(&consumer, &stream, &topic, partition)
+                .await
+        };
+        match self.ask(&self.readers, delete).await? {
+            Err(IggyError::ConsumerOffsetNotFound(_) | IggyError::NotResolvedConsumer(_)) => Ok(()),
+            answer => answer.map_err(self.explain(triple)),
+        }
+    }
+
     async fn close(&self) {
         self.writers.close();
         self.readers.close();
+        self.rereaders.close();
     }
 }

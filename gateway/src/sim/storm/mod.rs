@@ -8,7 +8,7 @@
 mod check;
 mod message;
 mod publisher;
-mod trace;
+pub(super) mod trace;
 mod trouble;
 mod watched;
 
