@@ -42,7 +42,8 @@ pub struct IggyLogConfig {
     pub username: String,
     /// The user's password. Not shown by `Debug`.
     pub password: String,
-    /// Connections for appends and administration, and as many again for polls and commits. At least 1.
+    /// Connections for appends and administration, as many again for polls and commits, and as many for those who are
+    /// behind. At least 1.
     pub connections: usize,
     /// How long one answer may take, and how long a request may wait for a connection.
     pub request_timeout: Duration,
