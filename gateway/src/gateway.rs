@@ -21,7 +21,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
 use crate::config::{Config, OnUnstorable, Produce};
-use crate::delivery::{Delivery, evict_silent};
+use crate::delivery::evict::{Clients, evict};
+use crate::delivery::{Delivery, Eviction, Outbox};
 use crate::health::{self, Health};
 use crate::ingest::runtime::{self, Batches};
 use crate::ingest::{self, Histories, Ingest};
@@ -35,6 +36,7 @@ use crate::observe::Counters;
 use crate::session::flaps::Flaps;
 use crate::session::{Context, End, Sessions};
 use crate::targets::{DEAD_LETTER_PLAN, TargetError, Targets};
+use crate::topology;
 
 /// What stopping takes beyond `shutdown_grace` at most, for each of its steps.
 const STOP_SLACK: Duration = Duration::from_secs(1);
@@ -214,16 +216,14 @@ impl Gateway {
             gateway.context.health.clone(),
             gateway.log.clone(),
         ));
-        let context = gateway.context.clone();
-        gateway.spawn(evict_silent(
-            gateway.context.config.limits.ack_timeout,
-            move |is_silent| {
-                context.sessions.for_each(|_, live| {
-                    if is_silent(&live.outbox) {
-                        live.end.end(End::Silent);
-                    }
-                });
-            },
+        gateway.spawn(evict(
+            gateway.context.config.limits.clone(),
+            gateway.context.outbox_total.clone(),
+            LiveClients(gateway.context.clone()),
+        ));
+        gateway.spawn(topology::watch(
+            gateway.context.clone(),
+            gateway.log.clone(),
         ));
         for listener in listeners {
             gateway.spawn(listener::accept(
@@ -338,6 +338,7 @@ impl Gateway {
             }
             Role::Delivery => {
                 if let Some(delivery) = self.context.delivery.swap(None) {
+                    delivery.begin_to_end();
                     self.context.sessions.for_each(|_, live| {
                         if live.has_subscriptions() {
                             live.end.end(End::DeliveryEnded);
@@ -357,6 +358,9 @@ impl Gateway {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        if let Some(delivery) = &*self.context.delivery.load() {
+            delivery.begin_to_end();
+        }
         self.context
             .sessions
             .for_each(|_, live| live.end.end(End::Stopping));
@@ -375,6 +379,23 @@ impl Gateway {
         }
         self.log.close().await;
         tracing::info!(gateway = self.context.config.name, "MQTT gateway stopped");
+    }
+}
+
+/// Who is connected, for whoever decides who has to go.
+struct LiveClients(Arc<Context>);
+
+impl Clients for LiveClients {
+    fn close_if(&self, look: &mut dyn FnMut(&Outbox) -> Option<Eviction>) {
+        self.0.sessions.for_each(|_, live| {
+            if let Some(eviction) = look(&live.outbox) {
+                live.end.end(End::Evicted(eviction));
+            }
+        });
+    }
+
+    fn delivery(&self) -> Option<Arc<Delivery>> {
+        self.0.delivery.load_full()
     }
 }
 

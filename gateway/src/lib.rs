@@ -23,6 +23,7 @@ pub mod session;
 #[cfg(test)]
 mod sim;
 pub mod targets;
+pub mod topology;
 pub mod wire;
 
 pub use attach::{AttachError, Attachment, attach};

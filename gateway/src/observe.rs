@@ -146,8 +146,22 @@ counters! {
     cursors_lagged,
     /// Cursors that met their reader again.
     cursors_rejoined,
-    /// Subscribers closed because they acknowledged or read nothing for `ack_timeout`.
+    /// Subscribers closed because they cost the others too much; each has one of the reasons below.
     evictions,
+    /// Evicted: the acknowledgement of the oldest message was owed for `ack_timeout`.
+    evictions_silent,
+    /// Evicted: further behind than `max_lag_messages` or `max_lag_time`.
+    evictions_too_far_behind,
+    /// Evicted: all outboxes together were full, and theirs was the largest.
+    evictions_largest_outbox,
+    /// Evicted: a message was sent again `retransmit_max` times in vain.
+    evictions_unanswered,
+    /// Reads for subscribers that were behind.
+    catchup_reads,
+    /// Copies sent again after `retransmit_interval`.
+    copies_sent_again,
+    /// Subscriptions that moved because a topic had another number of partitions.
+    subscriptions_moved,
     /// Records that retention had removed before they were read.
     records_missed,
     /// Logs whose end was found to have moved back.

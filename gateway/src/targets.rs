@@ -7,7 +7,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 
 use crate::config::{IngestConfig, OnWeakDurability};
 use crate::log::{
@@ -114,6 +115,11 @@ pub struct Targets {
     /// Those that the map or the configuration names itself: they do not count against the bounds.
     constant: HashSet<Target>,
     known: RwLock<HashMap<Target, TopicInfo>>,
+    /// What was known of topics that were forgotten since.
+    forgotten: Mutex<HashMap<Target, TopicInfo>>,
+    /// What Iggy has said something new about, for whoever has to act on it.
+    news: Mutex<HashSet<Target>>,
+    told: Notify,
     /// One creation at a time, so that the bounds hold and Iggy is asked once for a topic that many devices want.
     making: tokio::sync::Mutex<()>,
 }
@@ -134,6 +140,9 @@ impl Targets {
             constant: of_map.chain([config.dead_letter.clone()]).collect(),
             on_weak_durability: config.on_weak_durability,
             known: RwLock::default(),
+            forgotten: Mutex::default(),
+            news: Mutex::default(),
+            told: Notify::new(),
             making: tokio::sync::Mutex::default(),
         }
     }
@@ -145,7 +154,9 @@ impl Targets {
 
     /// Forgets what is known of `target`: the next [`Targets::ensure`] asks Iggy again.
     pub fn forget(&self, target: &Target) {
-        self.known.write().remove(target);
+        if let Some(info) = self.known.write().remove(target) {
+            self.forgotten.lock().insert(target.clone(), info);
+        }
     }
 
     /// Makes sure that `target` exists, making it if `plan` says so.
@@ -190,12 +201,44 @@ impl Targets {
         };
         self.check_durability(rule, target, plan, info)?;
         self.known.write().insert(target.clone(), info);
+        let before = self.forgotten.lock().remove(target);
+        if before.is_some_and(|before| before != info) {
+            self.tell(target);
+        }
         Ok(info)
     }
 
-    /// What Iggy says of `target` now.
+    /// What Iggy says of `target` now. If that is new, [`Targets::news`] tells it.
     pub fn learn(&self, target: &Target, info: TopicInfo) {
-        self.known.write().insert(target.clone(), info);
+        if self.note(target, info) {
+            self.tell(target);
+        }
+    }
+
+    /// As [`Targets::learn`], by one who acts on it; says whether it is new.
+    pub fn note(&self, target: &Target, info: TopicInfo) -> bool {
+        self.known.write().insert(target.clone(), info) != Some(info)
+    }
+
+    fn tell(&self, target: &Target) {
+        self.news.lock().insert(target.clone());
+        self.told.notify_one();
+    }
+
+    /// Waits until something new was said of topics, and says of which.
+    pub async fn news(&self) -> HashSet<Target> {
+        loop {
+            let news = std::mem::take(&mut *self.news.lock());
+            if !news.is_empty() {
+                return news;
+            }
+            self.told.notified().await;
+        }
+    }
+
+    /// All topics that are known to exist.
+    pub fn all_known(&self) -> Vec<Target> {
+        self.known.read().keys().cloned().collect()
     }
 
     fn check_durability(

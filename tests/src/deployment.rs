@@ -117,6 +117,16 @@ impl Deployment {
         self.reader().records(&self.stream, "devices")
     }
 
+    /// The highest offset that the gateway has committed on a partition of the topics `device/...`.
+    pub fn committed(&self) -> Option<u64> {
+        let consumer = format!("mqtt-gateway.{}", self.stream);
+        self.reader()
+            .committed(&self.stream, "devices", &consumer)
+            .into_iter()
+            .flatten()
+            .max()
+    }
+
     /// Everything that is stored in the test's own stream.
     pub fn stored(&self) -> Vec<Record> {
         self.reader().stream_records(&self.stream)

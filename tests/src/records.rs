@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use iggy::prelude::{
-    Client, Consumer, HeaderKey, HeaderKind, HeaderValue, Identifier, IggyClient,
-    IggyClientBuilder, IggyError, IggyMessage, MessageClient, PollingStrategy, StreamClient,
-    TopicClient, TopicDetails,
+    Client, Consumer, ConsumerOffsetClient, HeaderKey, HeaderKind, HeaderValue, Identifier,
+    IggyClient, IggyClientBuilder, IggyError, IggyMessage, MessageClient, PollingStrategy,
+    StreamClient, TopicClient, TopicDetails,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -106,6 +106,34 @@ impl Reader {
     pub fn records(&self, stream: &str, topic: &str) -> Vec<Record> {
         self.with(async |client| read_topic(client, stream, topic).await)
             .unwrap_or_else(|error| panic!("cannot read {stream}/{topic} from Iggy: {error}"))
+    }
+
+    /// What a consumer has committed on each partition of a topic.
+    ///
+    /// # Panics
+    /// When the server does not answer or there is no such topic.
+    pub fn committed(&self, stream: &str, topic: &str, consumer: &str) -> Vec<Option<u64>> {
+        self.with(async |client| {
+            let (stream, topic) = (name(stream)?, name(topic)?);
+            let details = client.get_topic(&stream, &topic).await?;
+            let partitions = details.map_or(0, |details| details.partitions_count);
+            let consumer = Consumer::new(name(consumer)?);
+            let mut committed = Vec::new();
+            for partition in 0..partitions {
+                let offset = client
+                    .get_consumer_offset(&consumer, &stream, &topic, Some(partition))
+                    .await;
+                committed.push(match offset {
+                    Ok(offset) => offset.map(|offset| offset.stored_offset),
+                    Err(
+                        IggyError::ConsumerOffsetNotFound(_) | IggyError::NotResolvedConsumer(_),
+                    ) => None,
+                    Err(error) => return Err(error),
+                });
+            }
+            Ok(committed)
+        })
+        .unwrap_or_else(|error| panic!("cannot read the offsets of {consumer}: {error}"))
     }
 
     /// Waits until a topic holds at least `count` messages that fit, and gives all that fit.

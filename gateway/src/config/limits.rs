@@ -16,6 +16,8 @@ const MAX_PAYLOAD: u64 = 64_000_000;
 const MIN_CONNECT: u64 = 14;
 /// Packet ids are 1 to 65,535 (MQTT 3.1.1, 2.3.1): no more messages can be unacknowledged at a time.
 const MAX_PACKET_IDS: u64 = 65_535;
+/// More than any partition will ever hold.
+const MAX_LAG_MESSAGES: u64 = 1_000_000_000_000_000;
 /// The longest keep-alive that fits into CONNECT (MQTT 3.1.1, 3.1.2.10).
 const LONGEST_KEEP_ALIVE: Duration = Duration::from_secs(65_535);
 
@@ -95,9 +97,27 @@ pub struct Limits {
     pub poll_interval_max: Duration,
     /// How often consumer offsets are committed to Iggy at most; default 1 s.
     pub commit_interval: Duration,
-    /// How long a client may leave QoS 1 messages unacknowledged; default 30 s. Then it is disconnected, because it
-    /// would hold back the committed offset for everyone.
+    /// How long a client may leave the oldest of its QoS 1 messages unacknowledged; default 30 s. Then it is disconnected,
+    /// because it would hold back the committed offset for everyone.
     pub ack_timeout: Duration,
+    /// How many reads for subscribers that are behind run at once; default 8. The others wait their turn.
+    pub max_catchup_reads: usize,
+    /// How many records a subscriber may be behind; default 10,000,000. Then it is disconnected: nobody who falls behind
+    /// for ever is read for, for ever.
+    pub max_lag_messages: usize,
+    /// How much older than the newest record that which a subscriber needs may be; default 1 h. Then it is disconnected.
+    pub max_lag_time: Duration,
+    /// How long after the delivery role has started those who subscribe also get what its last run had not finished, and
+    /// how old that may be; default 60 s. 0 for nothing of it.
+    pub resume_window: Duration,
+    /// How long a QoS 1 message waits for its PUBACK until it is sent again on a living connection; default 0, never: TCP
+    /// loses nothing, and most devices take it for a second message. Each message is kept until then.
+    pub retransmit_interval: Duration,
+    /// How often it is sent again; default 3. Then the client is disconnected.
+    pub retransmit_max: u32,
+    /// How often Iggy is asked how many partitions the topics in use have; default 30 s. Nothing is missed meanwhile, but
+    /// what is stored in a new partition is delivered only then.
+    pub topology_interval: Duration,
 }
 
 impl Default for Limits {
@@ -130,6 +150,13 @@ impl Default for Limits {
             poll_interval_max: Duration::from_millis(50),
             commit_interval: Duration::from_secs(1),
             ack_timeout: Duration::from_secs(30),
+            max_catchup_reads: 8,
+            max_lag_messages: 10_000_000,
+            max_lag_time: Duration::from_secs(3_600),
+            resume_window: Duration::from_secs(60),
+            retransmit_interval: Duration::ZERO,
+            retransmit_max: 3,
+            topology_interval: Duration::from_secs(30),
         }
     }
 }
@@ -192,6 +219,13 @@ impl Limits {
             poll_interval_max,
             commit_interval,
             ack_timeout,
+            max_catchup_reads,
+            max_lag_messages,
+            max_lag_time,
+            resume_window,
+            retransmit_interval,
+            retransmit_max,
+            topology_interval,
         } = self;
         vec![
             (
@@ -292,6 +326,34 @@ impl Limits {
             (
                 "limits.ack_timeout",
                 Slot::Time(ack_timeout, MILLISECOND..=DAY),
+            ),
+            (
+                "limits.max_catchup_reads",
+                Slot::Count(max_catchup_reads, 1..=1_000),
+            ),
+            (
+                "limits.max_lag_messages",
+                Slot::Count(max_lag_messages, 1..=MAX_LAG_MESSAGES),
+            ),
+            (
+                "limits.max_lag_time",
+                Slot::Time(max_lag_time, MILLISECOND..=7 * DAY),
+            ),
+            (
+                "limits.resume_window",
+                Slot::Time(resume_window, Duration::ZERO..=DAY),
+            ),
+            (
+                "limits.retransmit_interval",
+                Slot::Time(retransmit_interval, Duration::ZERO..=DAY),
+            ),
+            (
+                "limits.retransmit_max",
+                Slot::Count32(retransmit_max, 1..=1_000),
+            ),
+            (
+                "limits.topology_interval",
+                Slot::Time(topology_interval, MILLISECOND..=DAY),
             ),
         ]
     }

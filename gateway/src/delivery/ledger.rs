@@ -1,8 +1,9 @@
 //! The ledger of one partition: which offsets still wait for whom, and how far it is safe to commit.
 //!
 //! What always holds (D4): `safe` is the largest offset such that every copy of every record up to it is done; it never
-//! moves back while the log does not, and never skips an offset that waits. A copy is entered before it is queued (L1)
-//! and done exactly once (L2): the owner of a copy is the one [`Entry`] made for it. Pure: no sockets, clocks or tasks.
+//! moves back while the log does not, and never skips an offset that waits. A record is entered before a copy of it is
+//! queued (L1); its copies share one [`Entry`], and the record is done exactly once, when the last copy lets go of it
+//! (L2). Pure: no sockets, clocks or tasks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +13,13 @@ use parking_lot::Mutex;
 /// What is open on one partition.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Copies not done, by offset. An offset without open copies has no entry.
+    /// Entries that are not done, by offset. An offset without open entries is not in it. It has more than one if
+    /// subscribers that lag have read it anew.
     open: BTreeMap<u64, usize>,
-    /// The first offset that has not been routed: every copy of what lies before has been entered.
+    /// The first offset that has not been routed: everything that lies before has been entered.
     position: u64,
+    /// The first offset that has to be delivered again after this role has ended.
+    owed: Option<u64>,
 }
 
 impl Ledger {
@@ -24,6 +28,7 @@ impl Ledger {
         Self {
             open: BTreeMap::new(),
             position,
+            owed: None,
         }
     }
 
@@ -32,9 +37,9 @@ impl Ledger {
     }
 
     fn done(&mut self, offset: u64) {
-        if let Some(copies) = self.open.get_mut(&offset) {
-            *copies -= 1;
-            if *copies == 0 {
+        if let Some(entries) = self.open.get_mut(&offset) {
+            *entries -= 1;
+            if *entries == 0 {
                 self.open.remove(&offset);
             }
         }
@@ -46,27 +51,32 @@ impl Ledger {
         self.position = position;
     }
 
-    /// How far it is safe to commit, if a cursor that lags still needs everything from `lagging` on: the largest offset
-    /// that is done with all before it, or `None` if there is none.
-    pub fn safe(&self, lagging: Option<u64>) -> Option<u64> {
+    /// The record at `offset` is not to be committed by this role, whatever becomes of its copies.
+    pub fn owe(&mut self, offset: u64) {
+        self.owed = Some(self.owed.map_or(offset, |owed| owed.min(offset)));
+    }
+
+    /// How far it is safe to commit, if what begins at `needed` is still needed: the largest offset that is done with all
+    /// before it, or `None` if there is none.
+    pub fn safe(&self, needed: Option<u64>) -> Option<u64> {
         let open = self.open.keys().next().copied();
-        [open, lagging]
+        [open, needed, self.owed]
             .into_iter()
             .flatten()
             .fold(self.position, u64::min)
             .checked_sub(1)
     }
 
-    /// How many copies are open.
-    pub fn open_copies(&self) -> usize {
+    /// How many records are open.
+    pub fn open_records(&self) -> usize {
         self.open.values().sum()
     }
 }
 
 /// A partition's ledger, shared between its reader and the outboxes that hold its copies.
 ///
-/// The lock is taken once per record by the reader and once per copy by whoever ends it; it is never held over anything
-/// but the few map operations of [`Ledger`].
+/// The lock is taken once when a record is entered and once when it is done, however many copies there are of it; it is
+/// never held over anything but the few map operations of [`Ledger`].
 #[derive(Debug, Clone)]
 pub struct SharedLedger(Arc<Mutex<Ledger>>);
 
@@ -76,7 +86,7 @@ impl SharedLedger {
         Self(Arc::new(Mutex::new(Ledger::starting_at(position))))
     }
 
-    /// Enters a copy of the record at `offset`; dropping the entry is what makes it done.
+    /// Enters the record at `offset`; dropping the entry is what makes it done.
     pub fn enter(&self, offset: u64) -> Entry {
         self.0.lock().enter(offset);
         Entry {
@@ -90,20 +100,25 @@ impl SharedLedger {
         self.0.lock().advance(position);
     }
 
-    /// See [`Ledger::safe`].
-    pub fn safe(&self, lagging: Option<u64>) -> Option<u64> {
-        self.0.lock().safe(lagging)
+    /// See [`Ledger::owe`].
+    pub fn owe(&self, offset: u64) {
+        self.0.lock().owe(offset);
     }
 
-    /// See [`Ledger::open_copies`].
-    pub fn open_copies(&self) -> usize {
-        self.0.lock().open_copies()
+    /// See [`Ledger::safe`].
+    pub fn safe(&self, needed: Option<u64>) -> Option<u64> {
+        self.0.lock().safe(needed)
+    }
+
+    /// See [`Ledger::open_records`].
+    pub fn open_records(&self) -> usize {
+        self.0.lock().open_records()
     }
 }
 
-/// One open copy. It is done when this is dropped, whoever holds it then: the outbox after an acknowledgement, the
-/// outbox of a client that left, the writer after a QoS 0 copy was handed to the socket, or the reader whose copy found
-/// no room. That there is one owner is what makes a copy done exactly once.
+/// An open record. Its copies share it; it is done when the last of them lets go, whoever that is: the outbox after an
+/// acknowledgement, the outbox of a client that left, the writer after a QoS 0 copy was handed to the socket, or the
+/// reader whose copy found no room. That dropping is the only way makes it done exactly once.
 #[derive(Debug)]
 pub struct Entry {
     ledger: SharedLedger,
@@ -114,6 +129,11 @@ impl Entry {
     /// The record's offset.
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// See [`Ledger::owe`].
+    pub fn owe(&self) {
+        self.ledger.owe(self.offset);
     }
 }
 
@@ -134,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn safe_stays_before_the_oldest_open_copy_and_jumps_when_it_is_done() {
+    fn safe_stays_before_the_oldest_open_record_and_jumps_when_it_is_done() {
         let ledger = SharedLedger::starting_at(10);
         let first = ledger.enter(10);
         let others: Vec<Entry> = (11..20).map(|offset| ledger.enter(offset)).collect();
@@ -143,18 +163,20 @@ mod tests {
         assert_eq!(ledger.safe(None), Some(9));
         drop(first);
         assert_eq!(ledger.safe(None), Some(19));
-        assert_eq!(ledger.open_copies(), 0);
+        assert_eq!(ledger.open_records(), 0);
     }
 
     #[test]
-    fn safe_waits_for_every_copy_of_a_record() {
+    fn l2_a_record_is_done_when_its_last_copy_is_and_not_before() {
         let ledger = SharedLedger::starting_at(0);
-        let copies = [ledger.enter(0), ledger.enter(0)];
+        let copies = [Arc::new(ledger.enter(0)), Arc::new(ledger.enter(0))];
         ledger.advance(1);
         let [one, two] = copies;
+        let of_one = one.clone();
         drop(one);
-        assert_eq!(ledger.safe(None), None);
         drop(two);
+        assert_eq!(ledger.safe(None), None);
+        drop(of_one);
         assert_eq!(ledger.safe(None), Some(0));
     }
 
@@ -166,8 +188,19 @@ mod tests {
         assert_eq!(ledger.safe(None), Some(99));
     }
 
+    #[test]
+    fn what_is_owed_is_never_safe_though_its_copies_end() {
+        let ledger = SharedLedger::starting_at(5);
+        let [later, earlier] = [ledger.enter(7), ledger.enter(6)];
+        ledger.advance(10);
+        later.owe();
+        earlier.owe();
+        drop((later, earlier));
+        assert_eq!(ledger.safe(None), Some(5));
+    }
+
     proptest! {
-        /// D4, against a model that keeps every copy: contiguous and monotonic, whatever the order of endings.
+        /// D4, against a model that keeps every entry: contiguous and monotonic, whatever the order of endings.
         #[test]
         fn d4_safe_is_contiguous_and_monotonic(steps in prop::collection::vec((0u8..4, any::<prop::sample::Index>()), 1..200)) {
             let ledger = SharedLedger::starting_at(0);

@@ -1,13 +1,14 @@
 //! A client's outbox: what waits to be written to its socket, and what was written and waits for its PUBACK.
 //!
 //! What always holds: copies are bounded in bytes, by client and over all clients; at most `send_window` QoS 1 copies
-//! are out at once, each under a packet id of its own (1 to 65,535, not reused while out); copies leave in the order in
-//! which they came; control packets never wait behind copies and never count against the bound; after
-//! [`Outbox::close`] nothing is queued any more and every copy it held is done (L4). Putting something in never waits.
+//! are out at once; copies leave in the order in which they came; control packets never wait behind copies and never
+//! count against the bound; a copy is sent again only if that is configured; after [`Outbox::close`] nothing is queued
+//! any more and every copy it held is done (L4). Putting something in never waits.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -15,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::ledger::Entry;
+use super::unacknowledged::Unacknowledged;
 use crate::config::Limits;
 use crate::mqtt::{PacketId, QoS, TopicName};
 use crate::observe::Counters;
@@ -50,32 +52,69 @@ pub struct Copy {
     pub message: Arc<Message>,
     /// With which QoS: the lower one of the publish's and the subscription's.
     pub qos: QoS,
-    /// Its place in the ledger.
-    pub entry: Entry,
+    /// The record's place in the ledger, shared by its copies.
+    pub entry: Arc<Entry>,
 }
 
-/// What became of a copy that was offered.
+/// What became of the copies that were offered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It is queued.
-    Queued,
-    /// There was no room for it; it is done, and the outbox will say when there is room again.
-    Full,
-    /// The client has left; the copy is done.
+    /// All are queued, or dropped as QoS 0 copies are.
+    Taken,
+    /// So many were taken; then there was no room for a QoS 1 copy, and [`Outbox::room`] says when there is again.
+    Full(usize),
+    /// The client has left.
     Closed,
+}
+
+/// The bytes in all outboxes of a gateway.
+#[derive(Debug, Default)]
+pub struct OutboxTotal {
+    bytes: AtomicUsize,
+    pressed: Notify,
+}
+
+impl OutboxTotal {
+    /// The bytes now.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a copy has found no room because of all outboxes together.
+    pub async fn pressed(&self) {
+        self.pressed.notified().await;
+    }
+}
+
+/// What an outbox holds, and how its client does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxState {
+    /// Copies that wait to be written.
+    pub queued: usize,
+    /// The bytes that count against the bounds.
+    pub bytes: usize,
+    /// QoS 1 copies that are out.
+    pub unacknowledged: usize,
+    /// How long ago the one was sent that was sent longest ago.
+    pub oldest_unacknowledged: Option<Duration>,
+    /// QoS 0 copies that were dropped because there was no room.
+    pub dropped: u64,
+    /// Whether it has not drained to half since a copy found no room.
+    pub is_full: bool,
 }
 
 #[derive(Debug)]
 struct State {
     control: BytesMut,
     queue: VecDeque<Copy>,
-    queued_bytes: usize,
-    unacknowledged: HashMap<PacketId, Entry>,
-    last_id: PacketId,
-    /// When the client last gave a sign that it takes what it gets: it acknowledged, or it had nothing to acknowledge.
-    progress: Instant,
-    /// Whoever was told [`Offered::Full`] and wants to be told when there is room.
-    waiting: Vec<Arc<Notify>>,
+    /// What is queued, and what is kept to be sent again.
+    bytes: usize,
+    out: Unacknowledged,
+    dropped: u64,
+    /// A copy was sent again as often as allowed, and still is not acknowledged.
+    exhausted: bool,
+    /// What is not acknowledged at the end is not to be committed.
+    owes_at_end: bool,
     closed: bool,
 }
 
@@ -86,13 +125,16 @@ pub struct Outbox {
     max_bytes: usize,
     max_bytes_total: usize,
     send_window: usize,
-    /// Bytes queued in all outboxes together.
-    total: Arc<AtomicUsize>,
+    /// `None`: nothing is sent again.
+    retransmit_interval: Option<Duration>,
+    retransmit_max: u32,
+    total: Arc<OutboxTotal>,
     counters: Arc<Counters>,
     state: Mutex<State>,
     /// Set while more than half of the room is taken after an offer found none; cleared when it has drained.
     full: AtomicBool,
     writer: Notify,
+    drained: Notify,
     control_drained: Notify,
 }
 
@@ -107,7 +149,27 @@ pub struct Pieces {
     /// How many copies are in them.
     pub copies: usize,
     /// The entries of the QoS 0 copies among them: done when this is dropped, that is after the write.
-    pub at_most_once: Vec<Entry>,
+    pub at_most_once: Vec<Arc<Entry>>,
+}
+
+impl Pieces {
+    fn add(
+        &mut self,
+        message: &Message,
+        qos: QoS,
+        dup: bool,
+        id: Option<PacketId>,
+        head: &mut BytesMut,
+    ) {
+        let payload = &message.payload;
+        encode::publish_head(&message.topic, qos, dup, false, id, payload.len(), head);
+        if payload.len() <= COPY_BELOW {
+            head.extend_from_slice(payload);
+        } else {
+            self.pieces.push(head.split().freeze());
+            self.pieces.push(payload.clone());
+        }
+    }
 }
 
 impl Outbox {
@@ -115,7 +177,7 @@ impl Outbox {
     pub fn new(
         id: ConnectionId,
         limits: &Limits,
-        total: Arc<AtomicUsize>,
+        total: Arc<OutboxTotal>,
         counters: Arc<Counters>,
         now: Instant,
     ) -> Self {
@@ -124,20 +186,24 @@ impl Outbox {
             max_bytes: limits.outbox_bytes,
             max_bytes_total: limits.outbox_bytes_total,
             send_window: limits.send_window,
+            retransmit_interval: Some(limits.retransmit_interval)
+                .filter(|interval| !interval.is_zero()),
+            retransmit_max: limits.retransmit_max,
             total,
             counters,
             state: Mutex::new(State {
                 control: BytesMut::new(),
                 queue: VecDeque::new(),
-                queued_bytes: 0,
-                unacknowledged: HashMap::new(),
-                last_id: PacketId::LAST,
-                progress: now,
-                waiting: Vec::new(),
+                bytes: 0,
+                out: Unacknowledged::new(now),
+                dropped: 0,
+                exhausted: false,
+                owes_at_end: false,
                 closed: false,
             }),
             full: AtomicBool::new(false),
             writer: Notify::new(),
+            drained: Notify::new(),
             control_drained: Notify::new(),
         }
     }
@@ -171,38 +237,45 @@ impl Outbox {
         }
     }
 
-    /// Queues `copy` if there is room. An empty outbox takes any copy, so that a message larger than the bound still
-    /// gets through. On [`Offered::Full`], `waiting` is notified when half of the room is free again.
-    pub fn offer(&self, copy: Copy, waiting: &Arc<Notify>) -> Offered {
-        let size = copy.message.size();
+    /// Queues `copies`, in their order, as long as there is room: one lock for all of them. An empty outbox takes any
+    /// copy, so that a message larger than the bound still gets through. Without room a QoS 0 copy is dropped and
+    /// counted; at a QoS 1 copy it ends.
+    pub fn offer(&self, copies: impl IntoIterator<Item = Copy>) -> Offered {
+        let mut offered = Offered::Taken;
+        let (mut queued, mut dropped) = (0, 0);
         let mut state = self.state.lock();
         if state.closed {
             return Offered::Closed;
         }
-        let has_room = state.queued_bytes == 0
-            || (state.queued_bytes + size <= self.max_bytes
-                && self.total.load(Ordering::Relaxed) + size <= self.max_bytes_total);
-        if !has_room {
-            if !state
-                .waiting
-                .iter()
-                .any(|known| Arc::ptr_eq(known, waiting))
-            {
-                state.waiting.push(waiting.clone());
+        let was_idle = state.queue.is_empty();
+        for copy in copies {
+            let size = copy.message.size();
+            let fits = state.bytes + size <= self.max_bytes;
+            if state.bytes == 0 || (fits && self.total.bytes() + size <= self.max_bytes_total) {
+                self.total.bytes.fetch_add(size, Ordering::Relaxed);
+                state.bytes += size;
+                state.queue.push_back(copy);
+                queued += 1;
+                continue;
+            }
+            if fits {
+                self.total.pressed.notify_one();
             }
             self.full.store(true, Ordering::Release);
-            return Offered::Full;
+            if copy.qos != QoS::AtMostOnce {
+                offered = Offered::Full(queued + dropped);
+                break;
+            }
+            dropped += 1;
         }
-        self.total.fetch_add(size, Ordering::Relaxed);
-        state.queued_bytes += size;
-        let was_idle = state.queue.is_empty();
-        state.queue.push_back(copy);
+        state.dropped += dropped as u64;
         drop(state);
-        self.counters.copies_queued.increment();
-        if was_idle {
+        self.counters.copies_queued.add(queued as u64);
+        self.counters.copies_dropped.add(dropped as u64);
+        if was_idle && queued > 0 {
             self.writer.notify_one();
         }
-        Offered::Queued
+        offered
     }
 
     /// Whether the outbox has not yet drained to half since an offer found no room.
@@ -210,13 +283,26 @@ impl Outbox {
         self.full.load(Ordering::Acquire)
     }
 
+    /// Waits until the outbox is not full any more.
+    pub async fn room(&self) {
+        loop {
+            let mut drained = std::pin::pin!(self.drained.notified());
+            // From here on no notification is missed.
+            drained.as_mut().enable();
+            if !self.is_full() {
+                return;
+            }
+            drained.await;
+        }
+    }
+
     /// Waits until there may be something to write.
     pub async fn ready(&self) {
         self.writer.notified().await;
     }
 
-    /// Takes what is to be written next: all control packets, then copies as the window allows, up to about `max_bytes`.
-    /// Empty if there is nothing.
+    /// Takes what is to be written next: all control packets, what is to be sent again, then copies as the window
+    /// allows, up to about `max_bytes`. Empty if there is nothing.
     pub fn take(&self, max_bytes: usize, now: Instant) -> Pieces {
         let mut taken = Pieces::default();
         let mut state = self.state.lock();
@@ -227,18 +313,25 @@ impl Outbox {
             self.control_drained.notify_one();
         }
         let mut bytes = head.len();
+        if let Some(interval) = self.retransmit_interval
+            && max_bytes > 0
+            && state.out.is_due(interval, now)
+        {
+            let most = self.retransmit_max;
+            state.exhausted |= state.out.retransmit(interval, most, now, |id, message| {
+                self.counters.copies_sent_again.increment();
+                bytes += message.size();
+                taken.add(message, QoS::AtLeastOnce, true, Some(id), &mut head);
+            });
+        }
         while bytes < max_bytes {
             let Some(next) = state.queue.front() else {
                 break;
             };
-            let packet_id = match next.qos {
-                QoS::AtMostOnce => None,
-                _ if state.unacknowledged.len() >= self.send_window => break,
-                _ => match free_packet_id(state.last_id, &state.unacknowledged) {
-                    Some(id) => Some(id),
-                    None => break,
-                },
-            };
+            let has_window = next.qos == QoS::AtMostOnce || state.out.len() < self.send_window;
+            if !has_window {
+                break;
+            }
             let Some(Copy {
                 message,
                 qos,
@@ -248,73 +341,107 @@ impl Outbox {
                 break;
             };
             let size = message.size();
-            state.queued_bytes -= size;
-            self.total.fetch_sub(size, Ordering::Relaxed);
+            let is_kept = qos != QoS::AtMostOnce && self.retransmit_interval.is_some();
+            let packet_id = if qos == QoS::AtMostOnce {
+                taken.at_most_once.push(entry);
+                None
+            } else {
+                let kept = is_kept.then(|| message.clone());
+                // The window is smaller than the number of ids, so there is a free one.
+                let Some(id) = state.out.send(entry, kept, now) else {
+                    break;
+                };
+                Some(id)
+            };
+            if !is_kept {
+                state.bytes -= size;
+                self.total.bytes.fetch_sub(size, Ordering::Relaxed);
+            }
             bytes += size;
             taken.copies += 1;
-            encode::publish_head(
-                &message.topic,
-                qos,
-                false,
-                false,
-                packet_id,
-                message.payload.len(),
-                &mut head,
-            );
-            if message.payload.len() <= COPY_BELOW {
-                head.extend_from_slice(&message.payload);
-            } else {
-                taken.pieces.push(head.split().freeze());
-                taken.pieces.push(message.payload.clone());
-            }
-            match packet_id {
-                None => taken.at_most_once.push(entry),
-                Some(id) => {
-                    if state.unacknowledged.is_empty() {
-                        state.progress = now;
-                    }
-                    state.last_id = id;
-                    state.unacknowledged.insert(id, entry);
-                }
-            }
+            taken.add(&message, qos, false, packet_id, &mut head);
         }
         if !head.is_empty() {
             taken.pieces.push(head.freeze());
         }
-        if taken.copies > 0 && state.queued_bytes <= self.max_bytes / 2 {
-            self.full.store(false, Ordering::Release);
-            for waiting in state.waiting.drain(..) {
-                waiting.notify_one();
-            }
+        if taken.copies > 0 {
+            self.check_drained(state);
         }
         taken
+    }
+
+    fn check_drained(&self, state: &State) {
+        if state.bytes <= self.max_bytes / 2 && self.is_full() {
+            self.full.store(false, Ordering::Release);
+            self.drained.notify_waiters();
+        }
     }
 
     /// The client acknowledged `id`. An id that is not out is ignored and counted (L3).
     pub fn acknowledge(&self, id: PacketId, now: Instant) {
         let mut state = self.state.lock();
-        let entry = state.unacknowledged.remove(&id);
-        if entry.is_none() {
+        let Some(out) = state.out.acknowledge(id, now) else {
             drop(state);
             self.counters.unknown_pubacks.increment();
             return;
+        };
+        if let Some(message) = &out.message {
+            state.bytes -= message.size();
+            self.total
+                .bytes
+                .fetch_sub(message.size(), Ordering::Relaxed);
+            self.check_drained(&state);
         }
-        state.progress = now;
         // The window may have been what the queue waited for.
-        let was_closed_window = state.unacknowledged.len() + 1 == self.send_window;
+        let was_closed_window = state.out.len() + 1 == self.send_window;
         let has_more = was_closed_window && !state.queue.is_empty();
         drop(state);
-        drop(entry);
+        drop(out);
         self.counters.copies_acknowledged.increment();
         if has_more {
             self.writer.notify_one();
         }
     }
 
-    /// Since when the client has owed an acknowledgement without giving any; `None` if it owes none.
+    /// Since when the client has owed the acknowledgement of its oldest copy; `None` if it owes none.
     pub fn owes_since(&self) -> Option<Instant> {
+        self.state.lock().out.owes_since()
+    }
+
+    /// Wakes the writer if something is to be sent again; says whether that was in vain too often.
+    pub fn check_retransmission(&self, now: Instant) -> bool {
+        let Some(interval) = self.retransmit_interval else {
+            return false;
+        };
         let state = self.state.lock();
-        (!state.unacknowledged.is_empty()).then_some(state.progress)
+        if state.out.is_due(interval, now) {
+            self.writer.notify_one();
+        }
+        state.exhausted
+    }
+
+    /// The bytes that count against the bounds.
+    pub fn bytes(&self) -> usize {
+        self.state.lock().bytes
+    }
+
+    /// What it holds now. Takes time in proportion to what is unacknowledged.
+    pub fn state(&self, now: Instant) -> OutboxState {
+        let state = self.state.lock();
+        OutboxState {
+            queued: state.queue.len(),
+            bytes: state.bytes,
+            unacknowledged: state.out.len(),
+            oldest_unacknowledged: state.out.oldest_sent().map(|sent| now - sent),
+            dropped: state.dropped,
+            is_full: self.is_full(),
+        }
+    }
+
+    /// From now on the client does not leave by itself: what it has not acknowledged when this is closed is not to be
+    /// committed, so that it is delivered again when the client has come back.
+    pub fn owe_at_end(&self) {
+        self.state.lock().owes_at_end = true;
     }
 
     /// Whether nothing waits to be written.
@@ -325,37 +452,29 @@ impl Outbox {
 
     /// The client has left: everything it held is done, nothing more is taken.
     pub fn close(&self) {
-        let (queue, unacknowledged, waiting) = {
+        let now = Instant::now();
+        let (queue, out) = {
             let mut state = self.state.lock();
             state.closed = true;
-            self.total.fetch_sub(state.queued_bytes, Ordering::Relaxed);
-            state.queued_bytes = 0;
+            self.total.bytes.fetch_sub(state.bytes, Ordering::Relaxed);
+            state.bytes = 0;
             state.control = BytesMut::new();
-            (
-                std::mem::take(&mut state.queue),
-                std::mem::take(&mut state.unacknowledged),
-                std::mem::take(&mut state.waiting),
-            )
+            let queue = std::mem::take(&mut state.queue);
+            let out = std::mem::replace(&mut state.out, Unacknowledged::new(now));
+            if state.owes_at_end {
+                queue
+                    .iter()
+                    .filter(|copy| copy.qos != QoS::AtMostOnce)
+                    .for_each(|copy| copy.entry.owe());
+                out.iter().for_each(|out| out.entry.owe());
+            }
+            (queue, out)
         };
-        drop((queue, unacknowledged));
+        drop((queue, out));
         self.full.store(false, Ordering::Release);
-        for waiting in waiting {
-            waiting.notify_one();
-        }
+        self.drained.notify_waiters();
         self.control_drained.notify_waiters();
     }
-}
-
-/// The next id after `last` that is not out; `None` if all are.
-fn free_packet_id(last: PacketId, out: &HashMap<PacketId, Entry>) -> Option<PacketId> {
-    if out.len() >= usize::from(u16::MAX) {
-        return None;
-    }
-    let mut id = last.next();
-    while out.contains_key(&id) {
-        id = id.next();
-    }
-    Some(id)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The reader of one partition: polls once for all its subscribers, lets lagging ones catch up, commits what is safe.
+//! The reader of one partition: polls once for all its live subscribers, and commits what is safe.
 //!
 //! What always holds: one reader per partition (D1), and it alone moves the position; a poll commits nothing; committed
-//! is never more than safe (D4); an idle partition is polled at most every `poll_interval_max`, and at once after an
+//! is never more than safe (D4), and at most one commit is sent each `commit_interval`; polling waits neither for commits
+//! nor for those who are behind (D7); an idle partition is polled at most every `poll_interval_max`, and at once after an
 //! append of this gateway; a failing log is asked again for ever, with capped backoff.
 
 use std::sync::Arc;
@@ -12,11 +13,16 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::catch_up::CatchUps;
 use super::poll_size::PollSize;
 use super::routes::{Context, Routes};
 use crate::backoff::Backoff;
 use crate::config::Limits;
-use crate::log::{Log, LogError, Polled, Triple};
+use crate::log::{Log, LogError, Triple};
+
+/// A reader goes on for so long, or for `commit_interval` if that is longer, when nobody wants anything any more: a client
+/// that subscribes again soon finds it there, and clients that come and go do not cost commits.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// What the reader shares with whoever subscribes.
 pub struct Shared {
@@ -26,8 +32,42 @@ pub struct Shared {
     pub routes: Mutex<Routes>,
     /// What routing needs.
     pub context: Context,
-    /// Woken by our own appends, by drained outboxes and by changes of the subscribers.
+    /// Woken by our own appends and by changes of the subscribers.
     pub wake: Arc<Notify>,
+    /// What is known of the partition in Iggy.
+    pub known: Mutex<Known>,
+}
+
+/// What a reader knows of its partition in Iggy.
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    /// When the topic was made that is read.
+    pub created_micros: u64,
+    /// What is committed there, as far as this gateway knows.
+    pub committed: Option<u64>,
+    /// Since when polls have failed.
+    pub failing_since: Option<Instant>,
+}
+
+impl Shared {
+    /// The log is shorter than it was, or another: reading goes on at `end`.
+    pub fn regress(&self, end: u64) {
+        self.routes.lock().regress(end, &self.context);
+        self.context.counters.log_regressions.increment();
+        self.wake.notify_one();
+    }
+
+    /// The topic is another than the one that was read: its log begins at 0, and nothing is committed there.
+    pub fn begin_anew(&self) {
+        self.known.lock().committed = None;
+        self.regress(0);
+        tracing::warn!(triple = %self.triple, "the topic was deleted and made anew; reading begins at its first record");
+    }
+
+    /// How far it is safe to commit.
+    pub fn safe(&self, now: Instant) -> Option<u64> {
+        self.routes.lock().safe(&self.context, now)
+    }
 }
 
 /// The reader's task.
@@ -40,6 +80,8 @@ pub struct Reader {
     pub limits: Arc<Limits>,
     /// The consumer that commits.
     pub consumer: Arc<str>,
+    /// Who brings subscribers that are behind to the reader again.
+    pub catch_ups: Arc<CatchUps>,
     /// Ends the reader at its next step, after a last commit.
     pub stop: CancellationToken,
 }
@@ -47,155 +89,180 @@ pub struct Reader {
 impl Reader {
     /// Reads until nobody wants anything any more, or until it is stopped.
     pub async fn run(self) {
-        let mut committed = None;
-        let mut next_commit = Instant::now() + self.limits.commit_interval;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {}
+                () = self.read() => {}
+                () = self.commit_now_and_then() => {}
+            }
+            if self.stop.is_cancelled() {
+                return self.commit().await;
+            }
+            self.let_go().await;
+            if self.shared.routes.lock().stop_if_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Nobody is left who could come back for what is not done: a restart has nothing to resume.
+    async fn let_go(&self) {
+        let shared = &*self.shared;
+        let resume = shared.routes.lock().resume();
+        if resume.is_some_and(|resume| Instant::now() < resume.until) {
+            return self.commit().await;
+        }
+        if shared.known.lock().committed.is_none() {
+            return;
+        }
+        match self.log.forget(&shared.triple, &self.consumer).await {
+            Ok(()) => shared.known.lock().committed = None,
+            Err(error) => {
+                tracing::debug!(triple = %shared.triple, %error, "committed offset not removed");
+            }
+        }
+    }
+
+    /// Reads for those who are live, until nobody has wanted anything for a while.
+    async fn read(&self) {
+        let shared = &*self.shared;
+        let linger = LINGER.max(self.limits.commit_interval);
         let mut idle = self.limits.poll_interval_min;
-        let mut size = PollSize::new(self.limits.max_poll_messages);
+        let mut size = PollSize::for_all(self.limits.max_poll_messages);
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
         let mut is_gone = false;
-        while !self.stop.is_cancelled() && !self.shared.routes.lock().stop_if_empty() {
-            let step = tokio::select! {
-                biased;
-                () = self.stop.cancelled() => break,
-                step = self.step(&mut size, &mut is_gone, &mut committed) => step,
-            };
-            if let Err(LogError::NoSuchTarget(_)) = step {
-                is_gone = true;
+        loop {
+            let empty_for = shared.routes.lock().empty_for(Instant::now());
+            if empty_for.is_some_and(|time| time >= linger) {
+                return;
             }
+            let step = self.step(&mut size, &mut is_gone).await;
             let pause = match step {
-                Ok(Step::More) => {
-                    backoff.reset();
-                    idle = self.limits.poll_interval_min;
-                    None
-                }
-                Ok(Step::AtEnd) => {
-                    backoff.reset();
-                    idle = self.limits.poll_interval_min;
-                    Some(idle)
-                }
-                Ok(Step::Idle) => {
-                    backoff.reset();
-                    let pause = idle;
-                    idle = (idle * 2).min(self.limits.poll_interval_max);
-                    Some(pause)
-                }
-                Err(error) => {
-                    self.shared.context.counters.polls_failed.increment();
-                    if backoff.is_fresh() {
-                        tracing::warn!(triple = %self.shared.triple, %error, "reader cannot read; it tries again until it can");
+                Ok(step) => {
+                    if !backoff.is_fresh() {
+                        backoff.reset();
+                        shared.known.lock().failing_since = None;
                     }
-                    let pause = backoff.next_pause();
-                    tokio::select! {
-                        () = self.stop.cancelled() => {}
-                        () = sleep(pause) => {}
-                    }
-                    continue;
-                }
-            };
-            if Instant::now() >= next_commit {
-                self.commit(&mut committed).await;
-                next_commit = Instant::now() + self.limits.commit_interval;
-            }
-            if let Some(pause) = pause {
-                tokio::select! {
-                    () = self.stop.cancelled() => {}
-                    woken = timeout(pause, self.shared.wake.notified()) => {
-                        if woken.is_ok() {
+                    match step {
+                        Step::More => {
                             idle = self.limits.poll_interval_min;
+                            continue;
+                        }
+                        Step::AtEnd => {
+                            idle = self.limits.poll_interval_min;
+                            idle
+                        }
+                        Step::Idle => {
+                            let pause = idle;
+                            idle = (idle * 2).min(self.limits.poll_interval_max);
+                            pause
                         }
                     }
                 }
+                Err(error) => {
+                    is_gone |= matches!(error, LogError::NoSuchTarget(_));
+                    shared.context.counters.polls_failed.increment();
+                    if backoff.is_fresh() {
+                        shared.known.lock().failing_since = Some(Instant::now());
+                        tracing::warn!(triple = %shared.triple, %error, "reader cannot read; it tries again until it can");
+                    }
+                    sleep(backoff.next_pause()).await;
+                    continue;
+                }
+            };
+            if timeout(pause, shared.wake.notified()).await.is_ok() {
+                idle = self.limits.poll_interval_min;
             }
         }
-        self.commit(&mut committed).await;
     }
 
-    /// One poll for all, and one for a subscriber that lags.
-    async fn step(
-        &self,
-        size: &mut PollSize,
-        is_gone: &mut bool,
-        committed: &mut Option<u64>,
-    ) -> Result<Step, LogError> {
+    /// One poll for all who are live.
+    async fn step(&self, size: &mut PollSize, is_gone: &mut bool) -> Result<Step, LogError> {
         let shared = &*self.shared;
         let counters = &shared.context.counters;
         if *is_gone {
+            let target = &shared.triple.target;
+            let Some(info) = self.log.topic(target).await? else {
+                return Err(LogError::NoSuchTarget(target.to_string()));
+            };
             self.log.end(&shared.triple).await?;
-            // The topic was deleted and is there again: another log, which begins at 0, and was never committed to.
-            shared.routes.lock().regress(0, &shared.context);
-            counters.log_regressions.increment();
-            tracing::warn!(triple = %shared.triple, "the topic was deleted and made anew; reading begins at its first record");
-            (*is_gone, *committed) = (false, None);
+            *is_gone = false;
+            shared.known.lock().created_micros = info.created_micros;
+            shared.begin_anew();
         }
-        let position = shared.routes.lock().position();
-        let polled = self.poll(position, size).await?;
-        let mut step = Step::Idle;
+        let (position, epoch) = shared.routes.lock().position();
+        counters.polls.increment();
+        let polled = self.log.poll(&shared.triple, position, size.get()).await?;
+        size.learn_from(&polled.records);
         if polled.records.is_empty() {
             counters.polls_empty.increment();
-            if position > polled.newest_offset.saturating_add(1) {
-                self.check_regression(position).await?;
+            // The newest offset of an empty partition is 0, as that of one with a single record is.
+            let may_be_empty = position == 1 && polled.newest_offset == 0;
+            if may_be_empty || position > polled.newest_offset.saturating_add(1) {
+                self.check_regression(position, epoch).await?;
             }
-        } else {
-            counters.records_read.add(polled.records.len() as u64);
-            shared.routes.lock().route(&polled.records, &shared.context);
-            let is_newest = polled
-                .records
-                .last()
-                .is_some_and(|last| last.offset >= polled.newest_offset);
-            step = if is_newest { Step::AtEnd } else { Step::More };
+            return Ok(Step::Idle);
         }
-        let lagging = shared.routes.lock().next_to_catch_up();
-        if let Some((connection, from)) = lagging {
-            let polled = self.poll(from, size).await?;
-            shared
-                .routes
-                .lock()
-                .catch_up(connection, &polled.records, &shared.context);
-            step = Step::More;
+        counters.records_read.add(polled.records.len() as u64);
+        let turns = shared
+            .routes
+            .lock()
+            .route(epoch, &polled.records, &shared.context);
+        for turn in turns {
+            self.catch_ups.start(&self.shared, turn);
         }
-        Ok(step)
-    }
-
-    async fn poll(&self, from: u64, size: &mut PollSize) -> Result<Polled, LogError> {
-        self.shared.context.counters.polls.increment();
-        let polled = self.log.poll(&self.shared.triple, from, size.get()).await?;
-        let bytes = polled
+        let is_newest = polled
             .records
-            .iter()
-            .map(|record| record.payload.len())
-            .sum();
-        size.learn(polled.records.len(), bytes);
-        Ok(polled)
+            .last()
+            .is_some_and(|last| last.offset >= polled.newest_offset);
+        Ok(if is_newest { Step::AtEnd } else { Step::More })
     }
 
     /// A server can lose the end of a log that it had only in memory; later records then get offsets that were given
     /// out before, and a reader that waits at its old position would miss them.
-    async fn check_regression(&self, position: u64) -> Result<(), LogError> {
-        let end = self.log.end(&self.shared.triple).await?;
-        if end < position {
-            let shared = &*self.shared;
-            shared.routes.lock().regress(end, &shared.context);
-            shared.context.counters.log_regressions.increment();
+    async fn check_regression(&self, position: u64, epoch: u64) -> Result<(), LogError> {
+        let shared = &*self.shared;
+        let end = self.log.end(&shared.triple).await?;
+        if end < position && shared.routes.lock().position() == (position, epoch) {
+            shared.regress(end);
             tracing::warn!(triple = %shared.triple, position, end, "the log has become shorter; reading goes on at its new end");
         }
         Ok(())
     }
 
-    async fn commit(&self, committed: &mut Option<u64>) {
+    /// Commits what is safe: at once, so that a crash from now on can be told from a start, then each `commit_interval`.
+    async fn commit_now_and_then(&self) {
+        loop {
+            self.commit().await;
+            sleep(self.limits.commit_interval).await;
+        }
+    }
+
+    async fn commit(&self) {
         let shared = &*self.shared;
-        let safe = shared.routes.lock().safe(&shared.context);
-        let Some(safe) = safe else { return };
-        if *committed == Some(safe) {
+        let safe = shared.safe(Instant::now());
+        let committed = shared.known.lock().committed;
+        if safe == committed {
             return;
         }
-        match self.log.commit(&shared.triple, &self.consumer, safe).await {
+        let (triple, consumer) = (&shared.triple, &self.consumer);
+        let outcome = match safe {
+            Some(safe) => self.log.commit(triple, consumer, safe).await,
+            None => self.log.forget(triple, consumer).await,
+        };
+        match outcome {
             Ok(()) => {
-                *committed = Some(safe);
+                let mut known = shared.known.lock();
+                // The log may have become another meanwhile.
+                if known.committed == committed {
+                    known.committed = safe;
+                }
                 shared.context.counters.commits.increment();
             }
             Err(error) => {
                 shared.context.counters.commits_failed.increment();
-                tracing::debug!(triple = %shared.triple, %error, "offset not committed; it is tried again");
+                tracing::debug!(%triple, %error, "offset not committed; it is tried again");
             }
         }
     }

@@ -1,17 +1,22 @@
 //! Who wants what of one partition, and how far each has got: the subscribers' cursors.
 //!
 //! What always holds: a live subscriber is offered every record at the reader's position whose topic it wants (D2), in
-//! the order of offsets (D3); one whose outbox is full at a QoS 1 copy leaves the reader and lags at that offset, and
-//! goes on from there when it has drained, until it meets the reader's position: no gap, nothing twice. What a lagging
-//! cursor still needs is never safe to commit (D4). Pure: the caller reads the records and passes them in.
+//! the order of offsets (D3); one whose outbox is full at a QoS 1 copy leaves the reader and is behind at that offset, and
+//! goes on from there when it has drained, until it meets the reader's position: no gap, nothing twice. What a cursor
+//! that is behind still needs is never safe to commit (D4). Pure: the caller reads the records and passes them in.
+//!
+//! A record costs one message, one entry in the ledger and no lock, however many want it; a batch of records costs each
+//! subscriber one lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use slab::Slab;
-use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use super::ledger::SharedLedger;
+use super::cursor::{Behind, Cursor, Turn};
+use super::ledger::{Entry, SharedLedger};
 use super::outbox::{ConnectionId, Copy, Message, Offered, Outbox};
 use crate::log::StoredRecord;
 use crate::mapping::ForeignTopic;
@@ -23,7 +28,7 @@ use crate::observe::Counters;
 #[derive(Debug, Clone, Copy)]
 struct Want {
     qos: QoS,
-    /// Records before this offset were stored before the subscription was made.
+    /// Records before this offset are not for this subscription.
     since: u64,
 }
 
@@ -31,49 +36,53 @@ struct Want {
 struct Subscriber {
     outbox: Arc<Outbox>,
     topics: HashMap<TopicName, Want>,
-    /// The next offset it must see, if that is not the reader's position.
-    lagging: Option<u64>,
+    cursor: Cursor,
+    /// What it gets of the batch that is being routed: places in `Routes::batch`. Kept for its memory.
+    planned: Vec<(usize, QoS)>,
 }
 
-impl Subscriber {
-    /// Offers a record that the subscriber wants; `Err` if it must lag from this record on.
-    fn offer(
-        &self,
-        want: Want,
-        offset: u64,
-        message: &Arc<Message>,
-        published: QoS,
-        context: &Context,
-    ) -> Result<(), Full> {
-        if offset < want.since {
-            return Ok(());
+/// A subscriber of one topic.
+#[derive(Debug)]
+struct Route {
+    subscriber: usize,
+    want: Want,
+}
+
+/// A record of the batch that is being routed, which somebody wants.
+#[derive(Debug)]
+struct Wanted {
+    offset: u64,
+    stored_micros: u64,
+    message: Arc<Message>,
+    entry: Arc<Entry>,
+}
+
+impl Wanted {
+    fn new(record: &StoredRecord, opened: Opened, context: &Context) -> Self {
+        Self {
+            offset: record.offset,
+            stored_micros: record.timestamp_micros,
+            message: Arc::new(Message {
+                topic: opened.topic,
+                payload: opened.payload,
+            }),
+            entry: Arc::new(context.ledger.enter(record.offset)),
         }
-        let qos = want.qos.min(published);
-        let copy = Copy {
-            message: message.clone(),
+    }
+
+    fn copy(&self, qos: QoS) -> Copy {
+        Copy {
+            message: self.message.clone(),
             qos,
-            entry: context.ledger.enter(offset),
-        };
-        match self.outbox.offer(copy, &context.wake) {
-            Offered::Queued | Offered::Closed => Ok(()),
-            Offered::Full if qos == QoS::AtMostOnce => {
-                context.counters.copies_dropped.increment();
-                Ok(())
-            }
-            Offered::Full => Err(Full),
+            entry: self.entry.clone(),
         }
     }
 }
-
-/// There was no room for a QoS 1 copy.
-struct Full;
 
 /// What routing needs beside the subscribers.
 pub struct Context {
     /// The partition's ledger.
     pub ledger: SharedLedger,
-    /// Woken when an outbox that was full has drained.
-    pub wake: Arc<Notify>,
     /// Where outcomes are counted.
     pub counters: Arc<Counters>,
     /// The partition's number.
@@ -88,40 +97,111 @@ impl Context {
     }
 }
 
+/// What those get who subscribe soon after this gateway has started: also what its last run had not finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resume {
+    /// The first offset of it.
+    pub from: u64,
+    /// When nobody gets it any more. Until then it is not committed, so that a second crash loses nothing either.
+    pub until: Instant,
+}
+
+/// What became of records that were read for a cursor that is behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaughtUp {
+    /// It rides the reader again, or has left.
+    Over,
+    /// It has not met the reader yet.
+    Behind,
+}
+
+/// A cursor, as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CursorState {
+    /// Whose it is.
+    pub connection: ConnectionId,
+    /// How it follows the log.
+    pub pace: CursorPace,
+    /// The next offset that it needs.
+    pub next: u64,
+    /// How many records it is behind the reader.
+    pub lag: u64,
+    /// How much older the record that it needs next is than the newest that was read.
+    pub lag_time: Duration,
+    /// How many topics it is for.
+    pub topics: usize,
+}
+
+/// How a cursor follows the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CursorPace {
+    /// With the reader.
+    Live,
+    /// Not at all: its outbox is full.
+    Lagging,
+    /// By reads of its own.
+    CatchingUp,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Routes {
     /// The next offset that the reader will read for all live subscribers.
     position: u64,
+    /// When the newest record that was routed was stored.
+    newest_micros: u64,
+    /// Counts how often the log was found to be another: what was read before is of no use then.
+    epoch: u64,
+    turns: u64,
     subscribers: Slab<Subscriber>,
     by_connection: HashMap<ConnectionId, usize>,
-    by_topic: HashMap<TopicName, Vec<usize>>,
-    /// Which lagging subscriber had its turn last.
-    last_turn: usize,
+    by_topic: HashMap<TopicName, Vec<Route>>,
+    resume: Option<Resume>,
+    /// Since when nobody has wanted anything.
+    empty_since: Option<Instant>,
     stopped: bool,
+    /// Kept for their memory.
+    batch: Vec<Wanted>,
+    touched: Vec<usize>,
 }
 
 impl Routes {
     /// No subscribers yet; the reader begins at `position`.
-    pub fn starting_at(position: u64) -> Self {
+    pub fn starting_at(position: u64, resume: Option<Resume>, now: Instant) -> Self {
         Self {
             position,
+            newest_micros: 0,
+            epoch: 0,
+            turns: 0,
             subscribers: Slab::new(),
             by_connection: HashMap::new(),
             by_topic: HashMap::new(),
-            last_turn: 0,
+            resume,
+            empty_since: Some(now),
             stopped: false,
+            batch: Vec::new(),
+            touched: Vec::new(),
         }
     }
 
-    /// The next offset that the reader will read.
-    pub fn position(&self) -> u64 {
-        self.position
+    /// The next offset that the reader will read, and the epoch that it reads in.
+    pub fn position(&self) -> (u64, u64) {
+        (self.position, self.epoch)
+    }
+
+    /// What new subscribers get from before.
+    pub fn resume(&self) -> Option<Resume> {
+        self.resume
     }
 
     /// Whether the reader has ended: nobody can be added any more.
     pub fn is_stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// For how long nobody has wanted anything; `None` if somebody does.
+    pub fn empty_for(&self, now: Instant) -> Option<Duration> {
+        self.empty_since.map(|since| now.duration_since(since))
     }
 
     /// Ends the routes if nobody is left; says whether it did.
@@ -130,35 +210,79 @@ impl Routes {
         self.stopped
     }
 
-    /// Adds `topic` to what the connection of `outbox` wants, from the reader's position on. The same topic again only
-    /// changes the QoS: nothing is delivered twice, nothing is interrupted.
-    pub fn subscribe(&mut self, outbox: &Arc<Outbox>, topic: &TopicName, qos: QoS) {
+    /// Adds `topic` to what the connection of `outbox` wants, from `from` on: from the reader's position, if that is not
+    /// given, or from where the last run has ended. The same topic again only changes the QoS: nothing is delivered
+    /// twice, nothing is interrupted. Returns the turn of a cursor that is behind because of this.
+    pub fn subscribe(
+        &mut self,
+        outbox: &Arc<Outbox>,
+        topic: &TopicName,
+        qos: QoS,
+        from: Option<u64>,
+        now: Instant,
+    ) -> Option<Turn> {
+        self.empty_since = None;
         let subscribers = &mut self.subscribers;
         let key = *self.by_connection.entry(outbox.id()).or_insert_with(|| {
             subscribers.insert(Subscriber {
                 outbox: outbox.clone(),
                 topics: HashMap::new(),
-                lagging: None,
+                cursor: Cursor::Live,
+                planned: Vec::new(),
             })
         });
-        let topics = &mut subscribers[key].topics;
-        match topics.get_mut(topic) {
-            Some(want) => want.qos = qos,
-            None => {
-                topics.insert(
-                    topic.clone(),
-                    Want {
-                        qos,
-                        since: self.position,
-                    },
-                );
-                self.by_topic.entry(topic.clone()).or_default().push(key);
+        let subscriber = &mut subscribers[key];
+        if let Some(want) = subscriber.topics.get_mut(topic) {
+            want.qos = qos;
+            let routes = self.by_topic.get_mut(topic).into_iter().flatten();
+            routes
+                .filter(|route| route.subscriber == key)
+                .for_each(|route| route.want.qos = qos);
+            return None;
+        }
+        let resumed = self.resume.filter(|resume| now < resume.until);
+        let since = from
+            .or(resumed.map(|resume| resume.from))
+            .unwrap_or(self.position)
+            .min(self.position);
+        // What comes between there and its cursor is for this topic only.
+        let next = subscriber.cursor.next(self.position);
+        if since < next {
+            for (topic, want) in &mut subscriber.topics {
+                want.since = want.since.max(next);
+                let routes = self.by_topic.get_mut(topic).into_iter().flatten();
+                routes
+                    .filter(|route| route.subscriber == key)
+                    .for_each(|route| route.want.since = want.since);
             }
+        }
+        let want = Want { qos, since };
+        subscriber.topics.insert(topic.clone(), want);
+        self.by_topic.entry(topic.clone()).or_default().push(Route {
+            subscriber: key,
+            want,
+        });
+        match &mut subscriber.cursor {
+            Cursor::Behind(behind) => {
+                if since < behind.next {
+                    behind.go_back(since);
+                }
+                None
+            }
+            Cursor::Live if since < self.position => {
+                self.turns += 1;
+                // How old the record there is will be seen when it is read.
+                let behind = Behind::new(since, self.newest_micros, self.turns);
+                let turn = behind.turn(outbox.id());
+                subscriber.cursor = Cursor::Behind(behind);
+                Some(turn)
+            }
+            Cursor::Live => None,
         }
     }
 
     /// Removes `topic` from what the connection wants.
-    pub fn unsubscribe(&mut self, connection: ConnectionId, topic: &TopicName) {
+    pub fn unsubscribe(&mut self, connection: ConnectionId, topic: &TopicName, now: Instant) {
         let Some(&key) = self.by_connection.get(&connection) else {
             return;
         };
@@ -171,173 +295,298 @@ impl Routes {
         if is_last {
             self.by_connection.remove(&connection);
             self.subscribers.remove(key);
+            self.note_if_empty(now);
         }
     }
 
-    /// Removes all that the connection wants.
-    pub fn leave(&mut self, connection: ConnectionId) {
+    /// Removes all that the connection wants. If it `owes` what it has not got, that is not committed by this role.
+    pub fn leave(&mut self, connection: ConnectionId, owes: bool, context: &Context, now: Instant) {
         let Some(key) = self.by_connection.remove(&connection) else {
             return;
         };
-        for topic in self.subscribers.remove(key).topics.into_keys() {
+        let subscriber = self.subscribers.remove(key);
+        if owes && let Cursor::Behind(behind) = &subscriber.cursor {
+            context.ledger.owe(behind.next);
+        }
+        for topic in subscriber.topics.into_keys() {
             self.unroute(&topic, key);
+        }
+        self.note_if_empty(now);
+    }
+
+    fn note_if_empty(&mut self, now: Instant) {
+        if self.subscribers.is_empty() {
+            self.empty_since = Some(now);
         }
     }
 
     fn unroute(&mut self, topic: &TopicName, key: usize) {
-        if let Some(keys) = self.by_topic.get_mut(topic) {
-            keys.retain(|other| *other != key);
-            if keys.is_empty() {
+        if let Some(routes) = self.by_topic.get_mut(topic) {
+            routes.retain(|route| route.subscriber != key);
+            if routes.is_empty() {
                 self.by_topic.remove(topic);
             }
         }
     }
 
-    /// Routes what the reader has read at its position to the live subscribers, and moves the position behind it.
-    pub fn route(&mut self, records: &[StoredRecord], context: &Context) {
+    /// Routes what the reader has read at its position, in `epoch`, to the live subscribers, and moves the position
+    /// behind it. Returns the turns of the cursors that are behind from now on.
+    pub fn route(&mut self, epoch: u64, records: &[StoredRecord], context: &Context) -> Vec<Turn> {
+        let mut turns = Vec::new();
+        if epoch != self.epoch {
+            return turns;
+        }
         for record in records {
             if record.offset < self.position {
                 continue;
             }
             if record.offset > self.position {
-                context
-                    .counters
-                    .records_missed
-                    .add(record.offset - self.position);
+                let missed = record.offset - self.position;
+                context.counters.records_missed.add(missed);
+                tracing::warn!(
+                    partition = context.partition,
+                    from = self.position,
+                    missed,
+                    "records were gone before they were read; reading goes on behind them"
+                );
             }
             self.position = record.offset + 1;
-            let Some(opened) = open(record, context) else {
-                continue;
-            };
-            let Some(keys) = self.by_topic.get(&opened.topic) else {
-                continue;
-            };
-            let message = Arc::new(Message {
-                topic: opened.topic,
-                payload: opened.payload,
-            });
-            for &key in keys {
-                let subscriber = &mut self.subscribers[key];
-                if subscriber.lagging.is_some() {
-                    continue;
-                }
-                let Some(&want) = subscriber.topics.get(&message.topic) else {
-                    continue;
-                };
-                if let Err(Full) =
-                    subscriber.offer(want, record.offset, &message, opened.qos, context)
-                {
-                    subscriber.lagging = Some(record.offset);
-                    context.counters.cursors_lagged.increment();
-                }
-            }
+            self.newest_micros = record.timestamp_micros;
+            self.plan(record, context);
         }
         context.ledger.advance(self.position);
+        for key in self.touched.drain(..) {
+            let subscriber = &mut self.subscribers[key];
+            let batch = &self.batch;
+            let planned = &mut subscriber.planned;
+            let copies = planned.iter().map(|&(at, qos)| batch[at].copy(qos));
+            if let Offered::Full(taken) = subscriber.outbox.offer(copies)
+                && let Some(&(at, _)) = planned.get(taken)
+            {
+                self.turns += 1;
+                let wanted = &batch[at];
+                let behind = Behind::new(wanted.offset, wanted.stored_micros, self.turns);
+                turns.push(behind.turn(subscriber.outbox.id()));
+                subscriber.cursor = Cursor::Behind(behind);
+                context.counters.cursors_lagged.increment();
+            }
+            planned.clear();
+        }
+        self.batch.clear();
+        turns
     }
 
-    /// The lagging subscriber whose turn it is and the offset it needs, among those whose outbox has room again.
-    pub fn next_to_catch_up(&mut self) -> Option<(ConnectionId, u64)> {
-        let turn = |(key, subscriber): (usize, &Subscriber)| {
-            let next = subscriber.lagging?;
-            (!subscriber.outbox.is_full()).then(|| (key, subscriber.outbox.id(), next))
+    /// Notes who gets the record.
+    fn plan(&mut self, record: &StoredRecord, context: &Context) {
+        let opened = match context.open(record) {
+            Ok(opened) => opened,
+            Err(reason) => {
+                context.counters.records_skipped.increment();
+                tracing::debug!(offset = record.offset, %reason, "record skipped");
+                return;
+            }
         };
-        let (key, connection, next) = self
-            .subscribers
-            .iter()
-            .filter(|(key, _)| *key > self.last_turn)
-            .find_map(turn)
-            .or_else(|| self.subscribers.iter().find_map(turn))?;
-        self.last_turn = key;
-        Some((connection, next))
-    }
-
-    /// Gives a lagging subscriber what was read at the offset it needs. Nothing read means that the log has nothing
-    /// left between there and the reader's position.
-    pub fn catch_up(
-        &mut self,
-        connection: ConnectionId,
-        records: &[StoredRecord],
-        context: &Context,
-    ) {
-        let Some(&key) = self.by_connection.get(&connection) else {
+        let Some(routes) = self.by_topic.get(&opened.topic) else {
             return;
         };
-        let position = self.position;
-        let subscriber = &mut self.subscribers[key];
-        let Some(mut next) = subscriber.lagging else {
-            return;
-        };
-        for record in records.iter().filter(|record| record.offset < position) {
-            if record.offset < next {
+        let published = opened.qos;
+        self.batch.push(Wanted::new(record, opened, context));
+        for Route { subscriber, want } in routes {
+            let key = *subscriber;
+            let subscriber = &mut self.subscribers[key];
+            if record.offset < want.since || !matches!(subscriber.cursor, Cursor::Live) {
                 continue;
             }
-            if record.offset > next {
-                context.counters.records_missed.add(record.offset - next);
+            if subscriber.planned.is_empty() {
+                self.touched.push(key);
             }
-            next = record.offset;
-            subscriber.lagging = Some(next);
+            let qos = want.qos.min(published);
+            subscriber.planned.push((self.batch.len() - 1, qos));
+        }
+    }
+
+    /// The outbox of a cursor whose turn is still this one.
+    pub fn outbox_of(&self, turn: &Turn) -> Option<Arc<Outbox>> {
+        let key = *self.by_connection.get(&turn.connection)?;
+        let subscriber = &self.subscribers[key];
+        let is_behind = matches!(&subscriber.cursor, Cursor::Behind(behind) if behind.is(turn));
+        is_behind.then(|| subscriber.outbox.clone())
+    }
+
+    /// What a cursor whose turn is still this one has to read: from which offset, in which epoch.
+    pub fn to_read(&self, turn: &Turn) -> Option<(u64, u64)> {
+        let key = *self.by_connection.get(&turn.connection)?;
+        match &self.subscribers[key].cursor {
+            Cursor::Behind(behind) if behind.is(turn) => Some((behind.next, self.epoch)),
+            _ => None,
+        }
+    }
+
+    /// Gives a cursor that is behind what was read at `from`, the offset it needed, in `epoch`. Nothing read means that
+    /// the log has nothing left between there and the reader's position.
+    pub fn catch_up(
+        &mut self,
+        turn: &Turn,
+        (from, epoch): (u64, u64),
+        records: &[StoredRecord],
+        context: &Context,
+    ) -> CaughtUp {
+        let position = self.position;
+        let newest_micros = self.newest_micros;
+        let Some(&key) = self.by_connection.get(&turn.connection) else {
+            return CaughtUp::Over;
+        };
+        let subscriber = &mut self.subscribers[key];
+        let Cursor::Behind(behind) = &mut subscriber.cursor else {
+            return CaughtUp::Over;
+        };
+        if !behind.is(turn) {
+            return CaughtUp::Over;
+        }
+        if epoch != self.epoch || from != behind.next {
+            // The log is another, or the cursor has gone back meanwhile.
+            return CaughtUp::Behind;
+        }
+        let mut missed = 0;
+        let mut end = from;
+        for record in records.iter().filter(|record| record.offset < position) {
+            if record.offset < end {
+                continue;
+            }
+            missed += record.offset - end;
+            end = record.offset + 1;
             // Skipped records were counted when the reader met them.
             if let Ok(opened) = context.open(record)
-                && let Some(&want) = subscriber.topics.get(&opened.topic)
+                && let Some(want) = subscriber.topics.get(&opened.topic)
+                && record.offset >= want.since
             {
-                let message = Arc::new(Message {
-                    topic: opened.topic,
-                    payload: opened.payload,
-                });
-                if subscriber
-                    .offer(want, record.offset, &message, opened.qos, context)
-                    .is_err()
-                {
-                    return;
-                }
+                let qos = want.qos.min(opened.qos);
+                subscriber.planned.push((self.batch.len(), qos));
+                self.batch.push(Wanted::new(record, opened, context));
             }
-            next += 1;
         }
-        let has_met = next >= position || records.last().is_none_or(|last| last.offset >= position);
-        if has_met && next < position && records.is_empty() {
-            context.counters.records_missed.add(position - next);
-        }
-        subscriber.lagging = (!has_met).then_some(next);
+        let has_met = records
+            .last()
+            .is_none_or(|last| last.offset + 1 >= position);
         if has_met {
-            context.counters.cursors_rejoined.increment();
+            missed += position.saturating_sub(end);
         }
+        if missed > 0 {
+            context.counters.records_missed.add(missed);
+            tracing::warn!(
+                partition = context.partition,
+                connection = turn.connection.0,
+                from,
+                missed,
+                "records were gone before a subscriber that was behind had got them"
+            );
+        }
+        let batch = &self.batch;
+        let copies = subscriber
+            .planned
+            .iter()
+            .map(|&(at, qos)| batch[at].copy(qos));
+        let stopped_at = match subscriber.outbox.offer(copies) {
+            Offered::Full(taken) => subscriber.planned.get(taken).map(|&(at, _)| &batch[at]),
+            Offered::Taken | Offered::Closed => None,
+        };
+        let outcome = match stopped_at {
+            Some(wanted) => {
+                behind.go_on(wanted.offset, wanted.stored_micros);
+                CaughtUp::Behind
+            }
+            None if has_met => {
+                subscriber.cursor = Cursor::Live;
+                context.counters.cursors_rejoined.increment();
+                CaughtUp::Over
+            }
+            None => {
+                let last = records.last();
+                behind.go_on(
+                    end,
+                    last.map_or(newest_micros, |last| last.timestamp_micros),
+                );
+                CaughtUp::Behind
+            }
+        };
+        subscriber.planned.clear();
+        self.batch.clear();
+        outcome
     }
 
-    /// How far it is safe to commit: everything that is done with all before it, and that no lagging subscriber still
-    /// needs. `None` if there is nothing.
-    pub fn safe(&self, context: &Context) -> Option<u64> {
-        let lagging = self
+    /// How far it is safe to commit: everything that is done with all before it, and that no cursor still needs. `None`
+    /// if there is nothing.
+    pub fn safe(&self, context: &Context, now: Instant) -> Option<u64> {
+        let behind = self
             .subscribers
             .iter()
-            .filter_map(|(_, subscriber)| subscriber.lagging)
-            .min();
-        context.ledger.safe(lagging)
+            .filter_map(|(_, subscriber)| subscriber.cursor.behind())
+            .map(|behind| behind.next);
+        let resume = self.resume.filter(|resume| now < resume.until);
+        let needed = behind.chain(resume.map(|resume| resume.from)).min();
+        context.ledger.safe(needed)
     }
 
-    /// The log has become shorter: what is stored next gets the offset `end`, which was given out before. Everybody goes
-    /// on there.
+    /// The log has become shorter, or is another: what is stored next gets the offset `end`, which was given out before.
+    /// Everybody goes on there.
     pub fn regress(&mut self, end: u64, context: &Context) {
         self.position = end;
+        self.newest_micros = 0;
+        self.epoch += 1;
+        if let Some(resume) = &mut self.resume {
+            resume.from = resume.from.min(end);
+        }
         for (_, subscriber) in &mut self.subscribers {
-            if subscriber.lagging.is_some_and(|next| next >= end) {
-                subscriber.lagging = None;
+            if subscriber.cursor.next(end) >= end {
+                subscriber.cursor = Cursor::Live;
             }
             for want in subscriber.topics.values_mut() {
                 want.since = want.since.min(end);
             }
         }
+        for route in self.by_topic.values_mut().flatten() {
+            route.want.since = route.want.since.min(end);
+        }
         context.ledger.advance(end);
     }
-}
 
-fn open(record: &StoredRecord, context: &Context) -> Option<Opened> {
-    match context.open(record) {
-        Ok(opened) => Some(opened),
-        Err(reason) => {
-            context.counters.records_skipped.increment();
-            tracing::debug!(offset = record.offset, %reason, "record skipped");
-            None
-        }
+    /// Whose cursors are further behind the reader than `records` or `time`.
+    pub fn too_far_behind(&self, records: u64, time: Duration) -> Vec<ConnectionId> {
+        let lag = |(_, subscriber): (usize, &Subscriber)| {
+            let behind = subscriber.cursor.behind()?;
+            let is_too_far =
+                behind.lag(self.position) > records || behind.lag_time(self.newest_micros) > time;
+            is_too_far.then(|| subscriber.outbox.id())
+        };
+        self.subscribers.iter().filter_map(lag).collect()
+    }
+
+    /// All cursors.
+    pub fn cursors(&self) -> Vec<CursorState> {
+        let state = |(_, subscriber): (usize, &Subscriber)| {
+            let behind = subscriber.cursor.behind();
+            CursorState {
+                connection: subscriber.outbox.id(),
+                pace: match behind {
+                    None => CursorPace::Live,
+                    Some(_) if subscriber.outbox.is_full() => CursorPace::Lagging,
+                    Some(_) => CursorPace::CatchingUp,
+                },
+                next: subscriber.cursor.next(self.position),
+                lag: behind.map_or(0, |behind| behind.lag(self.position)),
+                lag_time: behind
+                    .map_or(Duration::ZERO, |behind| behind.lag_time(self.newest_micros)),
+                topics: subscriber.topics.len(),
+            }
+        };
+        self.subscribers.iter().map(state).collect()
+    }
+
+    /// The outboxes of all subscribers.
+    pub fn outboxes(&self) -> impl Iterator<Item = &Arc<Outbox>> {
+        self.subscribers
+            .iter()
+            .map(|(_, subscriber)| &subscriber.outbox)
     }
 }
 

@@ -160,6 +160,11 @@ impl Ingest {
         }
     }
 
+    /// Iggy was asked about the topic by another part of the gateway.
+    pub fn partitions_learned(self: &Arc<Self>, target: &Target, partitions: u32) {
+        self.repartition(target, partitions);
+    }
+
     /// Iggy says how many partitions the topic has now. If it is another number, keys move with it.
     pub(super) fn repartition(self: &Arc<Self>, target: &Target, partitions: u32) {
         let mut all = self.lanes.lock();

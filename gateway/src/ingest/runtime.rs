@@ -234,12 +234,20 @@ impl Log for Handed {
         self.log.end(triple).await
     }
 
+    async fn stored_within(&self, triple: &Triple, age: Duration) -> Result<u64, LogError> {
+        self.log.stored_within(triple, age).await
+    }
+
     async fn committed(&self, triple: &Triple, consumer: &str) -> Result<Option<u64>, LogError> {
         self.log.committed(triple, consumer).await
     }
 
     async fn commit(&self, triple: &Triple, consumer: &str, offset: u64) -> Result<(), LogError> {
         self.log.commit(triple, consumer, offset).await
+    }
+
+    async fn forget(&self, triple: &Triple, consumer: &str) -> Result<(), LogError> {
+        self.log.forget(triple, consumer).await
     }
 
     async fn close(&self) {

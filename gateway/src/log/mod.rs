@@ -171,6 +171,9 @@ pub struct TopicInfo {
     pub partitions: u32,
     /// Its policy; `None` if the server does not say.
     pub durability: Option<Durability>,
+    /// When it was made, in microseconds since the Unix epoch: what tells it from a topic of the same name that was made
+    /// anew.
+    pub created_micros: u64,
 }
 
 /// The value of a record's header.
@@ -357,14 +360,27 @@ pub trait Log: Send + Sync + 'static {
     /// Reads at most `max` records from offset `from` on. Commits nothing.
     async fn poll(&self, triple: &Triple, from: u64, max: u32) -> Result<Polled, LogError>;
 
+    /// As [`Log::poll`], for one who is behind and reads what was read before. However slow it is, it does not hold up
+    /// polls.
+    async fn reread(&self, triple: &Triple, from: u64, max: u32) -> Result<Polled, LogError> {
+        self.poll(triple, from, max).await
+    }
+
     /// The offset that the next record will get: 0 for an empty partition.
     async fn end(&self, triple: &Triple) -> Result<u64, LogError>;
+
+    /// The offset of the oldest record that was stored within the last `age`, as far as the clocks here and there agree;
+    /// the end if there is none.
+    async fn stored_within(&self, triple: &Triple, age: Duration) -> Result<u64, LogError>;
 
     /// The offset that `consumer` has committed, if any.
     async fn committed(&self, triple: &Triple, consumer: &str) -> Result<Option<u64>, LogError>;
 
-    /// Commits `offset` for `consumer`: everything up to and including it is done.
+    /// Commits `offset` for `consumer`: everything up to and including it is done. It may be lower than the last.
     async fn commit(&self, triple: &Triple, consumer: &str, offset: u64) -> Result<(), LogError>;
+
+    /// Removes what `consumer` has committed. That there is nothing is no error.
+    async fn forget(&self, triple: &Triple, consumer: &str) -> Result<(), LogError>;
 
     /// Closes all connections. Requests after it fail as unreachable.
     async fn close(&self);

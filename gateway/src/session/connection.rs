@@ -363,7 +363,7 @@ impl Connection {
             Ended::Write(error) => tracing::info!(%client, %peer, %error, "closed: writing failed"),
             Ended::Told(end) => {
                 match end {
-                    End::Silent => counters.evictions.increment(),
+                    End::Evicted(eviction) => eviction.count(counters),
                     End::PublishNotStored(why @ Why::Refused(_)) => self.flaps(why.name()),
                     _ => {}
                 }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::delivery::{ConnectionId, Delivery, Outbox};
+use crate::delivery::{ConnectionId, Delivery, Eviction, Outbox, OutboxTotal};
 use crate::health::Health;
 use crate::ingest::{Histories, Ingest, Publisher, Why};
 use crate::limited::Limited;
@@ -62,7 +62,7 @@ pub struct Context {
     /// Who is closed again and again.
     pub flaps: Flaps,
     /// Bytes queued in all outboxes.
-    pub outbox_total: Arc<AtomicUsize>,
+    pub outbox_total: Arc<OutboxTotal>,
     /// Cancelled when the gateway stops: nobody comes in any more.
     pub stopping: CancellationToken,
 }
@@ -94,8 +94,8 @@ pub enum End {
     TakenOver,
     /// A QoS 1 PUBLISH of its cannot be acknowledged.
     PublishNotStored(Why),
-    /// It owed an acknowledgement for `ack_timeout`.
-    Silent,
+    /// It cost the others too much.
+    Evicted(Eviction),
     /// The delivery role ended, and its subscriptions with it.
     DeliveryEnded,
     /// The gateway stops.
@@ -109,7 +109,7 @@ impl End {
             Self::PublishNotStored(Why::Refused(_)) => "a QoS 1 publish was refused",
             Self::TakenOver => "the same client id has connected again",
             Self::PublishNotStored(Why::Failed) => "a QoS 1 publish could not be stored",
-            Self::Silent => "it has owed an acknowledgement for ack_timeout",
+            Self::Evicted(eviction) => eviction.reason(),
             Self::DeliveryEnded => "the delivery role has ended, and its subscriptions with it",
             Self::Stopping => "the gateway stops",
         }

@@ -1,8 +1,8 @@
 //! What one client has subscribed to, and how a filter becomes partitions to read.
 //!
-//! What always holds: a subscription is written down before its readers are asked, and dropping this takes the client
-//! off all of them, so that a connection that ends in the middle of a SUBSCRIBE leaves nothing behind; one filter's
-//! refusal leaves the others as they are; others can see how many there are.
+//! What always holds: dropping this takes the client off all its readers, so that a connection that ends in the middle of
+//! a SUBSCRIBE leaves nothing behind; one filter's refusal leaves the others as they are; others can see how many there
+//! are. A topic that Iggy lacks is made for a subscriber under the same conditions as for a publisher.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep};
 
 use super::Context;
 use crate::backoff::Backoff;
-use crate::delivery::{Delivery, Outbox};
-use crate::log::{LogError, Triple};
+use crate::delivery::{Delivery, Outbox, Place};
+use crate::log::LogError;
 use crate::mapping::{Read, Refusal};
 use crate::mqtt::{QoS, TopicFilter, TopicName};
 use crate::targets::TargetError;
@@ -45,16 +45,11 @@ pub enum NotGranted {
     Log(#[from] LogError),
 }
 
-struct Subscription {
-    topic: TopicName,
-    triples: Vec<Triple>,
-}
-
 /// See the module.
 pub struct Subscriptions {
     context: Arc<Context>,
     outbox: Arc<Outbox>,
-    by_filter: HashMap<TopicFilter, Subscription>,
+    by_filter: HashMap<TopicFilter, TopicName>,
     /// The delivery role that they were made with.
     delivery: Option<Arc<Delivery>>,
     count: Arc<AtomicUsize>,
@@ -108,36 +103,21 @@ impl Subscriptions {
         reads: &[Read],
         deadline: Instant,
     ) -> Result<(), NotGranted> {
-        let mut triples = Vec::new();
+        let mut places = Vec::with_capacity(reads.len());
         for read in reads {
-            for triple in self.partitions(read, deadline).await? {
-                if !triples.contains(&triple) {
-                    triples.push(triple);
-                }
-            }
+            places.push(self.place(read, deadline).await?);
         }
-        if triples.is_empty() {
+        let is_nowhere = |place: &Place| place.partitions.of(place.count).is_empty();
+        if places.iter().all(is_nowhere) {
             return Err(NotGranted::NoPartition);
         }
-        let subscription = Subscription {
-            topic: topic.detached(),
-            triples: triples.clone(),
-        };
-        let before = self.by_filter.insert(filter.detached(), subscription);
+        self.by_filter.insert(filter.detached(), topic.detached());
         self.count.store(self.by_filter.len(), Ordering::SeqCst);
-        if let Some(before) = before {
-            // The number of partitions may have changed since.
-            let gone: Vec<Triple> = before
-                .triples
-                .into_iter()
-                .filter(|triple| !triples.contains(triple))
-                .collect();
-            delivery.unsubscribe(self.outbox.id(), topic, &gone);
-        }
         self.delivery = Some(delivery.clone());
         let mut backoff = retry_pauses();
         loop {
-            match delivery.subscribe(&self.outbox, topic, qos, &triples).await {
+            let subscribed = delivery.subscribe(&self.outbox, topic, qos, places.clone());
+            match subscribed.await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_transient() && Instant::now() < deadline => {
                     sleep(backoff.next_pause()).await;
@@ -155,7 +135,7 @@ impl Subscriptions {
         delivery.ok_or(NotGranted::NoDelivery)
     }
 
-    async fn partitions(&self, read: &Read, deadline: Instant) -> Result<Vec<Triple>, NotGranted> {
+    async fn place(&self, read: &Read, deadline: Instant) -> Result<Place, NotGranted> {
         let Read {
             rule,
             target,
@@ -171,19 +151,19 @@ impl Subscriptions {
                 asked => break asked?,
             }
         };
-        let triple = |partition| Triple {
+        Ok(Place {
             target: target.clone(),
-            partition,
-        };
-        Ok(partitions.of(info.partitions).map(triple).collect())
+            partitions: partitions.clone(),
+            count: info.partitions,
+        })
     }
 
     /// Ends the subscription to `filter`, if there is one.
     pub fn remove(&mut self, filter: &TopicFilter) {
-        if let Some(gone) = self.by_filter.remove(filter)
+        if let Some(topic) = self.by_filter.remove(filter)
             && let Some(delivery) = &self.delivery
         {
-            delivery.unsubscribe(self.outbox.id(), &gone.topic, &gone.triples);
+            delivery.unsubscribe(self.outbox.id(), &topic);
         }
         self.count.store(self.by_filter.len(), Ordering::SeqCst);
     }
@@ -200,9 +180,7 @@ impl Subscriptions {
 impl Drop for Subscriptions {
     fn drop(&mut self) {
         if let Some(delivery) = &self.delivery {
-            for subscription in self.by_filter.values() {
-                delivery.leave(self.outbox.id(), &subscription.triples);
-            }
+            delivery.leave(self.outbox.id());
         }
     }
 }

@@ -46,7 +46,7 @@ fn string(text: &str) -> Vec<u8> {
     bytes
 }
 
-fn packet(first: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn packet(first: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first];
     let mut length = body.len();
     loop {

@@ -272,7 +272,7 @@ async fn the_last_to_leave_ends_the_reader() {
     let mut two = sim.connect("2").await;
     one.subscribe("d/1/x", 1).await;
     two.subscribe("d/1/x", 1).await;
-    let delivery = sim.gateway.context().delivery.load_full().unwrap();
+    let delivery = sim.delivery();
     assert_eq!(delivery.readers(), 1);
     drop(one);
     two.unsubscribe("d/1/x").await;

@@ -4,13 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::json;
 
 use crate::config::{Config, Limits};
+use crate::delivery::Delivery;
 use crate::gateway::{Gateway, Role};
 use crate::log::memory::MemoryLog;
-use crate::log::{Log, Name, StoredRecord, Target, Triple};
+use crate::log::{Log, Name, Record, StoredRecord, Target, Triple};
+use crate::mapping::envelope::{HeaderSet, Published};
 use crate::mapping::{TopicMap, envelope};
+use crate::mqtt::{ClientId, QoS, TopicName};
 use crate::session::connection;
 
 mod again;
@@ -20,11 +24,17 @@ mod delivery;
 mod duplicates;
 mod endings;
 mod ingest;
+mod mortal;
 mod outcomes;
+mod partitions;
 mod random;
+mod resume;
 mod runtime;
 mod session;
+mod slow;
 mod storm;
+mod subscribers;
+mod subscribing;
 mod topics;
 
 pub(crate) use client::{Client, Got};
@@ -118,6 +128,11 @@ impl Sim {
         client
     }
 
+    /// The delivery role.
+    pub(crate) fn delivery(&self) -> Arc<Delivery> {
+        self.gateway.context().delivery.load_full().unwrap()
+    }
+
     pub(crate) fn count(&self, name: &str) -> u64 {
         let snapshot = self.gateway.counters().snapshot();
         snapshot
@@ -181,6 +196,24 @@ pub(crate) fn dead_letters() -> Triple {
         },
         partition: 0,
     }
+}
+
+/// A record as another gateway stores it.
+pub(crate) fn record(topic: &str, payload: &str, qos: u8) -> Record {
+    let published = Published {
+        topic: &TopicName::new(topic).unwrap(),
+        qos: if qos == 0 {
+            QoS::AtMostOnce
+        } else {
+            QoS::AtLeastOnce
+        },
+        packet_id: None,
+        retain: false,
+        dup: false,
+        client_id: &ClientId::new("elsewhere").unwrap(),
+        payload: &Bytes::copy_from_slice(payload.as_bytes()),
+    };
+    envelope::seal(&published, rand::random(), HeaderSet::ALL)
 }
 
 /// The payloads of stored records as text.

@@ -21,11 +21,11 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ::iggy::prelude::{
-    Consumer, ConsumerOffsetClient, Identifier, IggyError, MessageClient, Partitioning,
-    PollingStrategy, StreamClient, SystemClient, TcpClient, TopicClient,
+    Consumer, ConsumerOffsetClient, Identifier, IggyError, IggyTimestamp, MessageClient,
+    Partitioning, PollingStrategy, StreamClient, SystemClient, TcpClient, TopicClient,
 };
 use async_trait::async_trait;
 use iggy_binary_protocol::requests::messages::PollMessagesRequest;
@@ -54,7 +54,8 @@ pub struct IggyLogConfig {
     pub username: String,
     /// The user's password. Not shown by `Debug`.
     pub password: String,
-    /// Connections for appends and administration, and as many again for polls and commits. At least 1.
+    /// Connections for appends and administration, as many again for polls and commits, and as many for those who are
+    /// behind. At least 1.
     pub connections: usize,
     /// How long one answer may take, and how long a request may wait for a connection.
     pub request_timeout: Duration,
@@ -85,6 +86,8 @@ pub struct IggyLog {
     readers: Pool<Dialer>,
     /// Whether the checksums of polled batches fit, if nothing is damaged.
     compare_batches: AtomicBool,
+    /// For those who are behind. Its connections are made when they are needed.
+    rereaders: Pool<Dialer>,
     request_timeout: Duration,
 }
 
@@ -105,6 +108,7 @@ impl IggyLog {
             writers: pool(),
             readers: pool(),
             compare_batches: AtomicBool::new(true),
+            rereaders: pool(),
             dialer,
             request_timeout,
         }
@@ -172,6 +176,7 @@ impl IggyLog {
 
     async fn read(
         &self,
+        pool: &Pool<Dialer>,
         triple: &Triple,
         strategy: PollingStrategy,
         max: u32,
@@ -190,9 +195,9 @@ impl IggyLog {
             })
         };
         let request = request().map_err(self.explain(triple))?;
-        let mut polled = self.ask_poll(triple, &request).await?;
+        let mut polled = self.ask_poll(pool, triple, &request).await?;
         if !polled.damage.is_empty() {
-            let again = self.ask_poll(triple, &request).await?;
+            let again = self.ask_poll(pool, triple, &request).await?;
             if !again.damage.iter().all(|one| polled.damage.contains(one)) {
                 return Err(self
                     .dialer
@@ -222,6 +227,7 @@ impl IggyLog {
     /// Without the SDK's own decoding, which trusts what the reply says.
     async fn ask_poll(
         &self,
+        pool: &Pool<Dialer>,
         triple: &Triple,
         request: &PollMessagesRequest,
     ) -> Result<Poll, LogError> {
@@ -233,9 +239,22 @@ impl IggyLog {
             let reply = client.send_poll_with_response(request).await?;
             polls::decode(reply, triple.partition, compare)
         };
-        self.ask(&self.readers, poll)
-            .await?
-            .map_err(self.explain(triple))
+        self.ask(pool, poll).await?.map_err(self.explain(triple))
+    }
+
+    async fn poll_in(
+        &self,
+        pool: &Pool<Dialer>,
+        triple: &Triple,
+        from: u64,
+        max: u32,
+    ) -> Result<Polled, LogError> {
+        let mut polled = self
+            .read(pool, triple, PollingStrategy::offset(from), max.max(1))
+            .await?;
+        polled.records.retain(|record| record.offset >= from);
+        polled.records.truncate(max as usize);
+        Ok(polled)
     }
 
     async fn create_stream(&self, target: &Target, stream: Identifier) -> Result<(), LogError> {
@@ -324,16 +343,17 @@ impl Log for IggyLog {
     }
 
     async fn poll(&self, triple: &Triple, from: u64, max: u32) -> Result<Polled, LogError> {
-        let mut polled = self
-            .read(triple, PollingStrategy::offset(from), max.max(1))
-            .await?;
-        polled.records.retain(|record| record.offset >= from);
-        polled.records.truncate(max as usize);
-        Ok(polled)
+        self.poll_in(&self.readers, triple, from, max).await
+    }
+
+    async fn reread(&self, triple: &Triple, from: u64, max: u32) -> Result<Polled, LogError> {
+        self.poll_in(&self.rereaders, triple, from, max).await
     }
 
     async fn end(&self, triple: &Triple) -> Result<u64, LogError> {
-        let polled = self.read(triple, PollingStrategy::last(), 1).await?;
+        let polled = self
+            .read(&self.readers, triple, PollingStrategy::last(), 1)
+            .await?;
         // An empty partition answers with the newest offset 0, as one does that has a single record. If retention has removed
         // everything, the newest offset stays, so anything above 0 was given to a record once.
         let newest = polled
@@ -342,6 +362,18 @@ impl Log for IggyLog {
             .map(|record| record.offset)
             .max((polled.newest_offset > 0).then_some(polled.newest_offset));
         Ok(newest.map_or(0, |offset| offset + 1))
+    }
+
+    async fn stored_within(&self, triple: &Triple, age: Duration) -> Result<u64, LogError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let oldest = now.unwrap_or_default().saturating_sub(age);
+        let oldest = u64::try_from(oldest.as_micros()).unwrap_or(u64::MAX);
+        let strategy = PollingStrategy::timestamp(IggyTimestamp::from(oldest));
+        let polled = self.read(&self.readers, triple, strategy, 1).await?;
+        match polled.records.first() {
+            Some(record) => Ok(record.offset),
+            None => self.end(triple).await,
+        }
     }
 
     async fn committed(&self, triple: &Triple, consumer: &str) -> Result<Option<u64>, LogError> {
@@ -376,8 +408,24 @@ impl Log for IggyLog {
             .map_err(self.explain(triple))
     }
 
+    async fn forget(&self, triple: &Triple, consumer: &str) -> Result<(), LogError> {
+        let (stream, topic) = self.identifiers(&triple.target)?;
+        let partition = Some(triple.partition);
+        let consumer = Consumer::new(Identifier::named(consumer).map_err(self.explain(triple))?);
+        let delete = |client: Arc<TcpClient>| async move {
+            client
+                .delete_consumer_offset(&consumer, &stream, &topic, partition)
+                .await
+        };
+        match self.ask(&self.readers, delete).await? {
+            Err(IggyError::ConsumerOffsetNotFound(_) | IggyError::NotResolvedConsumer(_)) => Ok(()),
+            answer => answer.map_err(self.explain(triple)),
+        }
+    }
+
     async fn close(&self) {
         self.writers.close();
         self.readers.close();
+        self.rereaders.close();
     }
 }

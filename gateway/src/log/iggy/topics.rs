@@ -18,6 +18,7 @@ pub(super) fn info(details: &TopicDetails) -> TopicInfo {
     TopicInfo {
         partitions: details.partitions_count,
         durability: durability(&details.options),
+        created_micros: details.created_at.as_micros(),
     }
 }
 

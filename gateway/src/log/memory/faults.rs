@@ -24,12 +24,18 @@ pub enum Call {
     Append,
     /// `poll`
     Poll,
+    /// `reread`
+    Reread,
     /// `end`
     End,
+    /// `stored_within`
+    StoredWithin,
     /// `committed`
     Committed,
     /// `commit`
     Commit,
+    /// `forget`
+    Forget,
 }
 
 /// What happens to one call.

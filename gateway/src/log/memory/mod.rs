@@ -87,13 +87,7 @@ impl MemoryLog {
     /// Makes a topic whose policy is `durability`. Replaces one of that name.
     pub fn add_topic(&self, target: &Target, partitions: u32, durability: Option<Durability>) {
         self.change(|inner| {
-            inner.state.add_topic(
-                target,
-                TopicInfo {
-                    partitions,
-                    durability,
-                },
-            )
+            inner.state.add_topic(target, partitions, durability);
         });
     }
 
@@ -336,6 +330,20 @@ impl Log for MemoryLog {
         .await
     }
 
+    async fn reread(&self, triple: &Triple, from: u64, max: u32) -> Result<Polled, LogError> {
+        self.call(Call::Reread, Some(triple), |state| {
+            state.poll(triple, from, max)
+        })
+        .await
+    }
+
+    async fn stored_within(&self, triple: &Triple, age: Duration) -> Result<u64, LogError> {
+        self.call(Call::StoredWithin, Some(triple), |state| {
+            state.stored_within(triple, age)
+        })
+        .await
+    }
+
     async fn end(&self, triple: &Triple) -> Result<u64, LogError> {
         self.call(Call::End, Some(triple), |state| state.end(triple))
             .await
@@ -351,6 +359,13 @@ impl Log for MemoryLog {
     async fn commit(&self, triple: &Triple, consumer: &str, offset: u64) -> Result<(), LogError> {
         self.call(Call::Commit, Some(triple), |state| {
             state.commit(triple, consumer, offset)
+        })
+        .await
+    }
+
+    async fn forget(&self, triple: &Triple, consumer: &str) -> Result<(), LogError> {
+        self.call(Call::Forget, Some(triple), |state| {
+            state.forget(triple, consumer)
         })
         .await
     }

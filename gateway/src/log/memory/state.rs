@@ -5,13 +5,14 @@
 //! that no record has yet cannot be committed, and where nothing exists nothing is committed.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Call;
 use crate::log::{
-    HeaderValue, Headers, LogError, MAX_HEADER_VALUE_BYTES, MAX_PAYLOAD_BYTES, Polled, Record,
-    StoredRecord, Target, TopicInfo, TopicSpec, Triple,
+    Durability, HeaderValue, Headers, LogError, MAX_HEADER_VALUE_BYTES, MAX_PAYLOAD_BYTES, Polled,
+    Record, StoredRecord, Target, TopicInfo, TopicSpec, Triple,
 };
 
 /// The time at which every memory log begins, in microseconds since the Unix epoch.
@@ -24,6 +25,8 @@ pub struct Counts {
     pub appends: u64,
     /// Calls of `poll`.
     pub polls: u64,
+    /// Calls of `reread`.
+    pub rereads: u64,
     /// Calls of `commit`.
     pub commits: u64,
 }
@@ -44,6 +47,8 @@ pub(super) struct State {
     late: Vec<Late>,
     counts: HashMap<Triple, Counts>,
     commits: HashMap<Triple, Vec<(String, u64)>>,
+    /// How many topics were made: each is a little younger than the one before.
+    made: u64,
 }
 
 #[derive(Debug)]
@@ -80,10 +85,22 @@ impl State {
             late: Vec::new(),
             counts: HashMap::new(),
             commits: HashMap::new(),
+            made: 0,
         }
     }
 
-    pub(super) fn add_topic(&mut self, target: &Target, info: TopicInfo) {
+    pub(super) fn add_topic(
+        &mut self,
+        target: &Target,
+        partitions: u32,
+        durability: Option<Durability>,
+    ) {
+        self.made += 1;
+        let info = TopicInfo {
+            partitions,
+            durability,
+            created_micros: BEGINNING_MICROS + self.made,
+        };
         let partitions = (0..info.partitions).map(|_| Partition::default()).collect();
         self.topics
             .insert(target.clone(), Topic { info, partitions });
@@ -143,6 +160,7 @@ impl State {
         match call {
             Call::Append => counts.appends += 1,
             Call::Poll => counts.polls += 1,
+            Call::Reread => counts.rereads += 1,
             Call::Commit => counts.commits += 1,
             _ => {}
         }
@@ -187,13 +205,7 @@ impl State {
             return Err(LogError::Refused("a topic needs a partition".into()));
         }
         if !self.topics.contains_key(target) {
-            self.add_topic(
-                target,
-                TopicInfo {
-                    partitions: spec.partitions,
-                    durability: Some(spec.durability),
-                },
-            );
+            self.add_topic(target, spec.partitions, Some(spec.durability));
         }
         Ok(self.topics[target].info)
     }
@@ -201,8 +213,7 @@ impl State {
     pub(super) fn append(&mut self, triple: &Triple, records: &[Record]) -> Result<(), LogError> {
         self.partition(triple)?;
         records.iter().try_for_each(check_record)?;
-        let timestamp_micros = BEGINNING_MICROS
-            + u64::try_from(self.beginning.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let timestamp_micros = self.now_micros();
         let partition = self.partition(triple)?;
         for record in records {
             let Record {
@@ -244,6 +255,29 @@ impl State {
 
     pub(super) fn end(&mut self, triple: &Triple) -> Result<u64, LogError> {
         self.partition(triple).map(|partition| partition.end())
+    }
+
+    fn now_micros(&self) -> u64 {
+        BEGINNING_MICROS + u64::try_from(self.beginning.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn stored_within(
+        &mut self,
+        triple: &Triple,
+        age: Duration,
+    ) -> Result<u64, LogError> {
+        let age = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
+        let oldest = self.now_micros().saturating_sub(age);
+        let partition = self.partition(triple)?;
+        let old = partition
+            .records
+            .partition_point(|record| record.timestamp_micros < oldest);
+        Ok(partition.first + old as u64)
+    }
+
+    pub(super) fn forget(&mut self, triple: &Triple, consumer: &str) -> Result<(), LogError> {
+        self.partition(triple)?.committed.remove(consumer);
+        Ok(())
     }
 
     pub(super) fn committed(

@@ -10,7 +10,7 @@ mod check;
 mod message;
 mod publisher;
 mod runtime;
-mod trace;
+pub(super) mod trace;
 mod trouble;
 mod watched;
 

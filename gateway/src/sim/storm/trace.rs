@@ -14,7 +14,7 @@ const KEPT: usize = 300;
 
 /// See the module. Cloning shares the events.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Trace(Arc<Mutex<Events>>);
+pub(in crate::sim) struct Trace(Arc<Mutex<Events>>);
 
 #[derive(Debug, Default)]
 struct Events {
@@ -25,7 +25,7 @@ struct Events {
 
 impl Trace {
     /// Notes that `who` did or saw `what` now.
-    pub(super) fn note(&self, who: &str, what: impl fmt::Display) {
+    pub(in crate::sim) fn note(&self, who: &str, what: impl fmt::Display) {
         let now = Instant::now();
         let mut events = self.0.lock();
         let began = *events.began.get_or_insert(now);

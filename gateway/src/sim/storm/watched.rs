@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -301,12 +302,20 @@ impl Log for Watched {
         self.memory.end(triple).await
     }
 
+    async fn stored_within(&self, triple: &Triple, age: Duration) -> Result<u64, LogError> {
+        self.memory.stored_within(triple, age).await
+    }
+
     async fn committed(&self, triple: &Triple, consumer: &str) -> Result<Option<u64>, LogError> {
         self.memory.committed(triple, consumer).await
     }
 
     async fn commit(&self, triple: &Triple, consumer: &str, offset: u64) -> Result<(), LogError> {
         self.memory.commit(triple, consumer, offset).await
+    }
+
+    async fn forget(&self, triple: &Triple, consumer: &str) -> Result<(), LogError> {
+        self.memory.forget(triple, consumer).await
     }
 
     async fn close(&self) {

@@ -1,0 +1,104 @@
+//! What delivery looks like from outside, for whoever shows it: every reader and every subscriber.
+//!
+//! Made when it is asked for, and costs nothing else; it takes each reader's lock once, for as long as its subscribers
+//! take to be listed.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Delivery;
+use super::outbox::{ConnectionId, OutboxState};
+use super::routes::CursorState;
+use crate::log::Triple;
+
+/// All readers and subscribers.
+#[derive(Debug, Clone)]
+pub struct DeliveryState {
+    /// Every reader, in the order of their partitions.
+    pub readers: Vec<ReaderState>,
+    /// Every client that has subscriptions, the oldest connection first.
+    pub subscribers: Vec<SubscriberState>,
+}
+
+/// A reader and the cursors of its subscribers.
+#[derive(Debug, Clone)]
+pub struct ReaderState {
+    /// Its partition.
+    pub triple: Triple,
+    /// The next offset that it will read.
+    pub position: u64,
+    /// How far everything is done.
+    pub safe: Option<u64>,
+    /// How far it is committed.
+    pub committed: Option<u64>,
+    /// Records that wait for an acknowledgement or to be written.
+    pub open_records: usize,
+    /// From where subscribers of these moments get what the last run had not finished.
+    pub resumes_from: Option<u64>,
+    /// For how long it has not been able to read.
+    pub failing_for: Option<Duration>,
+    /// Who reads with it, and who is behind.
+    pub cursors: Vec<CursorState>,
+}
+
+/// A client that has subscriptions.
+#[derive(Debug, Clone)]
+pub struct SubscriberState {
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// How many topics it is subscribed to.
+    pub topics: usize,
+    /// What waits for it.
+    pub outbox: OutboxState,
+}
+
+impl Delivery {
+    /// What it looks like now.
+    pub fn state(&self, now: Instant) -> DeliveryState {
+        let shared: Vec<_> = self.readers.lock().values().cloned().collect();
+        let mut readers: Vec<ReaderState> = shared
+            .iter()
+            .map(|shared| {
+                let known = *shared.known.lock();
+                let routes = shared.routes.lock();
+                ReaderState {
+                    triple: shared.triple.clone(),
+                    position: routes.position().0,
+                    safe: routes.safe(&shared.context, now),
+                    committed: known.committed,
+                    open_records: shared.context.ledger.open_records(),
+                    resumes_from: routes
+                        .resume()
+                        .filter(|resume| now < resume.until)
+                        .map(|resume| resume.from),
+                    failing_for: known.failing_since.map(|since| now - since),
+                    cursors: routes.cursors(),
+                }
+            })
+            .collect();
+        readers.sort_by(|a, b| a.triple.cmp(&b.triple));
+        let subscribed: Vec<_> = {
+            let all = self.subscriptions.lock();
+            all.values()
+                .filter_map(|topics| {
+                    let outbox = topics.values().next()?.outbox.clone();
+                    Some((outbox, topics.len()))
+                })
+                .collect()
+        };
+        let mut subscribers: Vec<SubscriberState> = subscribed
+            .into_iter()
+            .map(|(outbox, topics)| SubscriberState {
+                connection: outbox.id(),
+                topics,
+                outbox: outbox.state(now),
+            })
+            .collect();
+        subscribers.sort_by_key(|subscriber| subscriber.connection);
+        DeliveryState {
+            readers,
+            subscribers,
+        }
+    }
+}
