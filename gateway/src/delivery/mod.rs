@@ -258,9 +258,10 @@ impl Delivery {
             };
             let shared = match (existing, created_micros) {
                 (Some(shared), _) => {
-                    let is_beyond = position.is_some_and(|(position, _)| position > end);
-                    if is_beyond && position == Some(shared.routes.lock().position()) {
-                        shared.regress(end);
+                    if let Some((position, epoch)) = position
+                        && position > end
+                    {
+                        shared.is_beyond(&*self.log, (position, epoch), end).await?;
                     }
                     shared
                 }

@@ -64,6 +64,34 @@ impl Shared {
         tracing::warn!(triple = %self.triple, "the topic was deleted and made anew; reading begins at its first record");
     }
 
+    /// The log was found to end at `end`, before the position that was reached in that epoch: it is shorter than it was, or
+    /// another. Which of both is asked, because of another log everything is to be read, and in order (D3).
+    pub async fn is_beyond(
+        &self,
+        log: &dyn Log,
+        reached: (u64, u64),
+        end: u64,
+    ) -> Result<(), LogError> {
+        let target = &self.triple.target;
+        let info = log.topic(target).await?;
+        let info = info.ok_or_else(|| LogError::NoSuchTarget(target.to_string()))?;
+        if self.routes.lock().position() != reached {
+            return Ok(());
+        }
+        let is_same = {
+            let created = &mut self.known.lock().created_micros;
+            std::mem::replace(created, info.created_micros) == info.created_micros
+        };
+        if is_same {
+            let position = reached.0;
+            tracing::warn!(triple = %self.triple, position, end, "the log has become shorter; reading goes on at its new end");
+            self.regress(end);
+        } else {
+            self.begin_anew();
+        }
+        Ok(())
+    }
+
     /// How far it is safe to commit.
     pub fn safe(&self, now: Instant) -> Option<u64> {
         self.routes.lock().safe(&self.context, now)
@@ -224,9 +252,9 @@ impl Reader {
     async fn check_regression(&self, position: u64, epoch: u64) -> Result<(), LogError> {
         let shared = &*self.shared;
         let end = self.log.end(&shared.triple).await?;
-        if end < position && shared.routes.lock().position() == (position, epoch) {
-            shared.regress(end);
-            tracing::warn!(triple = %shared.triple, position, end, "the log has become shorter; reading goes on at its new end");
+        if end < position {
+            let reached = (position, epoch);
+            shared.is_beyond(&*self.log, reached, end).await?;
         }
         Ok(())
     }
