@@ -1,7 +1,8 @@
 //! Measures the MQTT gateway.
 //!
-//! `bench ingest` starts a server and the gateway and compares the gateway with Iggy's own SDK; `bench publish` is the load
-//! driver alone, for any MQTT 3.1.1 server. How and why: `docs/performance.md`.
+//! `bench ingest` starts a server and the gateway and compares the gateway with Iggy's own SDK; `bench fan-out` measures what
+//! one message to many subscribers costs, here or with another server; `bench publish` is the load driver alone, for any
+//! MQTT 3.1.1 server. How and why: `docs/performance.md`.
 //!
 //! Always holds: a run is bounded in time and in messages, uses loopback only unless it is told an address, and ends what it
 //! started. What a run found goes to standard output, what happens meanwhile to standard error.
@@ -18,6 +19,7 @@ use serde_json::json;
 
 mod append_counter;
 mod driver;
+mod fan_out;
 mod ingest;
 mod interrupt;
 mod machine;
@@ -44,6 +46,8 @@ enum Command {
     /// In the sandbox, and with IGGY_SERVER_BIN (and IGGY_CONNECTORS_BIN) also with a real Iggy server (and the official
     /// connectors runtime).
     Ingest(IngestArgs),
+    /// Measures one publisher and many subscribers, with a gateway that is started here or with another MQTT server.
+    FanOut(FanOutArgs),
     /// Publishes to an MQTT server and prints what it measured as JSON.
     Publish(PublishArgs),
 }
@@ -100,6 +104,46 @@ enum Only {
 }
 
 #[derive(Debug, Args)]
+struct FanOutArgs {
+    /// How many subscribers, separated by commas; one measurement for each, QoS and window.
+    #[arg(long, value_delimiter = ',', default_value = "1,50,200,1000", value_parser = value_parser!(u16).range(1..=10_000))]
+    subscribers: Vec<u16>,
+    /// How long each measurement publishes.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    time: Duration,
+    /// A measurement ends early after so many published messages.
+    #[arg(long, default_value_t = 100_000, value_parser = value_parser!(u64).range(1..))]
+    messages: u64,
+    /// Bytes of each message's payload.
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(16..=200_000))]
+    payload: u32,
+    /// Messages that are on their way at a time under load; without load it is one.
+    #[arg(long, default_value_t = 64, value_parser = value_parser!(u16).range(1..=10_000))]
+    window: u16,
+    /// Messages of the comparison with append and poll of Iggy's SDK.
+    #[arg(long, default_value_t = 500, value_parser = value_parser!(u32).range(1..))]
+    compared: u32,
+    /// Measures the MQTT server at this address instead of starting a gateway.
+    #[arg(long, value_name = "HOST:PORT")]
+    address: Option<SocketAddr>,
+    /// The process of that server, for its processor time and memory.
+    #[arg(long, requires = "address")]
+    pid: Option<u32>,
+    /// Where Iggy's data is while the run lasts.
+    #[arg(long, value_name = "FOLDER", default_value_os_t = env::temp_dir())]
+    data: PathBuf,
+    /// The sandbox's program; by default the one that Cargo put next to this program.
+    #[arg(long, value_name = "FILE")]
+    sandbox: Option<PathBuf>,
+    /// The plugin; by default the one that Cargo put next to this program.
+    #[arg(long, value_name = "FILE")]
+    plugin: Option<PathBuf>,
+    /// Where everything that was measured is written; by default bench-fan-out.json next to this program.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct PublishArgs {
     /// The MQTT server.
     #[arg(long, default_value = "127.0.0.1:1883")]
@@ -142,6 +186,9 @@ enum Failure {
     /// The comparison.
     #[error(transparent)]
     Ingest(#[from] ingest::IngestError),
+    /// The measurement of fan-out.
+    #[error(transparent)]
+    FanOut(#[from] fan_out::FanOutError),
     /// The driver.
     #[error(transparent)]
     Driver(#[from] driver::DriverError),
@@ -169,6 +216,7 @@ fn main() -> ExitCode {
         .map_err(Failure::Signals)
         .and_then(|()| match &cli.command {
             Command::Ingest(args) => ingest(args),
+            Command::FanOut(args) => fan_out(args),
             Command::Publish(args) => publish(args),
         });
     match done {
@@ -217,18 +265,58 @@ fn ingest(args: &IngestArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is measured: the sandbox, and what the environment adds.
-fn deployments(args: &IngestArgs) -> Result<Vec<Programs>, Failure> {
-    let sandbox = Programs {
-        sandbox: existing(args.sandbox.clone().unwrap_or_else(|| beside("sandbox")))?,
-        plugin: existing(
-            args.plugin
-                .clone()
-                .unwrap_or_else(|| beside("libiggy_connector_mqtt_gateway.so")),
-        )?,
+fn fan_out(args: &FanOutArgs) -> Result<(), Failure> {
+    let settings = fan_out::Settings {
+        subscribers: args.subscribers.clone(),
+        seconds: args.time.as_secs_f64(),
+        messages: args.messages,
+        payload: args.payload as usize,
+        window: args.window,
+        compared: args.compared,
+    };
+    let subject = match args.address {
+        Some(address) => fan_out::Subject::Server {
+            address,
+            pid: args.pid,
+        },
+        None => fan_out::Subject::Gateway(Programs {
+            iggy_server: program("IGGY_SERVER_BIN")?,
+            iggy_connectors: program("IGGY_CONNECTORS_BIN")?,
+            ..own_programs(&args.sandbox, &args.plugin)?
+        }),
+    };
+    let found = fan_out::run(&settings, &subject, &args.data)?;
+    let path = match &args.json {
+        Some(path) => path.clone(),
+        None => beside("bench-fan-out.json"),
+    };
+    let text = format!("{:#}\n", json!(found));
+    fs::write(&path, text).map_err(|source| Failure::Json {
+        path: path.clone(),
+        source,
+    })?;
+    println!("{}", fan_out::markdown(&found));
+    eprintln!("everything: {}", path.display());
+    Ok(())
+}
+
+/// The sandbox and the plugin of this workspace.
+fn own_programs(sandbox: &Option<PathBuf>, plugin: &Option<PathBuf>) -> Result<Programs, Failure> {
+    let sandbox = sandbox.clone().unwrap_or_else(|| beside("sandbox"));
+    let plugin = plugin
+        .clone()
+        .unwrap_or_else(|| beside("libiggy_connector_mqtt_gateway.so"));
+    Ok(Programs {
+        sandbox: existing(sandbox)?,
+        plugin: existing(plugin)?,
         iggy_server: None,
         iggy_connectors: None,
-    };
+    })
+}
+
+/// What is measured: the sandbox, and what the environment adds.
+fn deployments(args: &IngestArgs) -> Result<Vec<Programs>, Failure> {
+    let sandbox = own_programs(&args.sandbox, &args.plugin)?;
     let iggy = match program("IGGY_SERVER_BIN")? {
         Some(server) => Some(Programs {
             iggy_server: Some(server),

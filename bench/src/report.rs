@@ -193,7 +193,7 @@ fn in_unit(spread: Spread, unit: Unit) -> String {
 }
 
 /// A whole number with its thousands set apart.
-fn whole(figure: f64) -> String {
+pub(crate) fn whole(figure: f64) -> String {
     let digits = format!("{figure:.0}");
     let mut out = String::new();
     for (place, digit) in digits.chars().enumerate() {

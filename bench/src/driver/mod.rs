@@ -1,4 +1,4 @@
-//! The load driver: MQTT 3.1.1 publishers on raw sockets.
+//! The load driver: MQTT 3.1.1 publishers on raw sockets, and subscribers ([`Crowd`]).
 //!
 //! Always holds: one thread serves all clients, and a client never has more than its window unconfirmed, so what is
 //! measured is the server and not a queue in front of it; a run ends by its duration, its number of messages, an error or
@@ -17,11 +17,13 @@ use crate::interrupt;
 use crate::outcome::{Latencies, Outcome};
 
 mod client;
+mod fan_out;
 mod packet;
 #[cfg(test)]
 mod tests;
 
 use client::Client;
+pub(crate) use fan_out::{Crowd, FanOut};
 
 /// How long nothing at all may come from the server.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -90,6 +92,18 @@ pub(crate) enum DriverError {
     /// A PUBACK for a message that is not waiting for one.
     #[error("the server acknowledged packet id {0}, which is not in flight")]
     NotInFlight(u16),
+    /// A subscriber missed a message, or got it twice.
+    #[error(
+        "subscriber {client} got message {came} where {expected} is next; the server dropped or repeated something"
+    )]
+    OutOfOrder {
+        /// Whose.
+        client: usize,
+        /// The number that is next.
+        expected: u64,
+        /// The number that came.
+        came: u64,
+    },
     /// Nothing came for too long.
     #[error("the server answered nothing for {PATIENCE:?} while {0} messages waited for it")]
     Stalled(usize),

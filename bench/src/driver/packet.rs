@@ -1,4 +1,4 @@
-//! The few MQTT 3.1.1 packets that a publisher sends and gets.
+//! The few MQTT 3.1.1 packets that a publisher or a subscriber sends and gets.
 //!
 //! Always holds: what comes in is cut into packets whatever the pieces in which it was read, and a packet that a publisher
 //! does not expect is an error, never skipped.
@@ -21,6 +21,62 @@ pub(super) fn connect(client_id: &str) -> Vec<u8> {
     rest.extend([4, 0x02, 0, 0]);
     put_text(&mut rest, client_id);
     packet(0x10, &rest)
+}
+
+/// SUBSCRIBE to one topic, with packet id 1.
+pub(super) fn subscribe(topic: &str, qos: u8) -> Vec<u8> {
+    let mut rest = vec![0, 1];
+    put_text(&mut rest, topic);
+    rest.push(qos);
+    packet(0x82, &rest)
+}
+
+/// The packet id, if there is one, and the payload of a PUBLISH.
+pub(super) type Copy<'a> = (Option<u16>, &'a [u8]);
+
+/// The PUBLISH that `bytes` begin with, and its length; nothing as long as it is not whole.
+///
+/// # Errors
+/// [`DriverError::Unexpected`] when they begin with something else.
+pub(super) fn read_publish(bytes: &[u8]) -> Result<Option<(Copy<'_>, usize)>, DriverError> {
+    let Some(first) = bytes.first() else {
+        return Ok(None);
+    };
+    let unexpected = || DriverError::Unexpected(first_bytes(bytes));
+    if first >> 4 != 3 {
+        return Err(unexpected());
+    }
+    let (mut length, mut at) = (0_usize, 1);
+    loop {
+        let Some(digit) = bytes.get(at) else {
+            return Ok(None);
+        };
+        length |= usize::from(digit & 0x7F) << (7 * (at - 1));
+        at += 1;
+        if digit & 0x80 == 0 {
+            break;
+        }
+        if at > 4 {
+            return Err(unexpected());
+        }
+    }
+    let Some(body) = bytes.get(at..at + length) else {
+        return Ok(None);
+    };
+    let number = |at: usize| {
+        let bytes = body.get(at..at + 2)?;
+        Some(u16::from_be_bytes(bytes.try_into().ok()?))
+    };
+    let topic_end = 2 + usize::from(number(0).ok_or_else(unexpected)?);
+    let (id, payload_at) = match first >> 1 & 3 {
+        0 => (None, topic_end),
+        _ => (
+            Some(number(topic_end).ok_or_else(unexpected)?),
+            topic_end + 2,
+        ),
+    };
+    let payload = body.get(payload_at..).ok_or_else(unexpected)?;
+    Ok(Some(((id, payload), at + length)))
 }
 
 /// A PUBLISH whose packet id is filled in for each copy.
@@ -200,6 +256,25 @@ mod tests {
             }
             assert_eq!(seen, expected, "in pieces of {piece}");
         }
+    }
+
+    #[test]
+    fn a_publish_is_read_back_when_it_is_whole_and_not_before() {
+        let payload = vec![b'x'; 300];
+        let mut bytes = Vec::new();
+        PublishTemplate::new("a/b", true, &payload).write(0x1234, &mut bytes);
+        let length = bytes.len();
+        bytes.extend([0x30, 4, 0, 1, b't', b'y']);
+        for end in 0..length {
+            assert!(read_publish(&bytes[..end]).unwrap().is_none());
+        }
+        let (copy, used) = read_publish(&bytes).unwrap().unwrap();
+        assert_eq!((copy, used), ((Some(0x1234), &payload[..]), length));
+        let (copy, used) = read_publish(&bytes[length..]).unwrap().unwrap();
+        assert_eq!((copy, used), ((None, &b"y"[..]), 6));
+        assert!(read_publish(&[0x90, 3]).is_err());
+        assert!(read_publish(&[0x30, 1, 0]).is_err());
+        assert_eq!(subscribe("a", 1), [0x82, 6, 0, 1, 0, 1, b'a', 1]);
     }
 
     #[test]

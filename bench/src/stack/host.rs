@@ -89,6 +89,11 @@ impl Host {
         self.mqtt
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The last lines that it printed.
     pub(crate) fn output_end(&self) -> String {
         self.process.output_end()

@@ -53,6 +53,11 @@ impl Process {
         })
     }
 
+    /// Its number.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Makes sure that it has not ended.
     ///
     /// # Errors

@@ -1,0 +1,363 @@
+//! One publisher and many subscribers of its topic, on raw sockets.
+//!
+//! Always holds: one thread serves all clients; a message is sent only while fewer than the window wait to be delivered to
+//! all subscribers, so what is measured is the server and not a queue before it; each subscriber gets each message once and
+//! in order, or the run fails; a latency begins just before the write of the PUBLISH and ends when the read has returned
+//! that brought the copy.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+
+use super::packet::{self, PublishTemplate};
+use super::{DriverError, EVENTS, Limit, PATIENCE, QoS, TICK};
+use crate::interrupt;
+use crate::outcome::{Latencies, Outcome};
+
+/// The number of a message and the time at which it was sent.
+const HEAD: usize = 16;
+/// What one read takes at most.
+const READ_BYTES: usize = 64 * 1024;
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub(crate) struct FanOut {
+    /// The server.
+    pub(crate) address: SocketAddr,
+    /// The topic of all messages.
+    pub(crate) topic: String,
+    /// Of publishes and subscriptions.
+    pub(crate) qos: QoS,
+    /// How many subscribers there are.
+    pub(crate) subscribers: u16,
+    /// How many messages may be on their way; at least 1.
+    pub(crate) window: u16,
+    /// The payload of every message, in bytes; at least 16.
+    pub(crate) payload: usize,
+    /// When no more messages are published.
+    pub(crate) limit: Limit,
+}
+
+/// The subscribers, connected and subscribed, and the publisher.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    plan: FanOut,
+    poll: Poll,
+    subscribers: Vec<Subscriber>,
+    publisher: Connection,
+    template: PublishTemplate,
+}
+
+#[derive(Debug)]
+struct Subscriber {
+    connection: Connection,
+    /// The number of the next message that has to come.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    number: usize,
+    socket: mio::net::TcpStream,
+    received: Vec<u8>,
+    out: Vec<u8>,
+    written: usize,
+}
+
+impl Connection {
+    /// Connects, sends `then` and waits for so many bytes of answer to it.
+    fn open(
+        address: SocketAddr,
+        name: &str,
+        number: usize,
+        then: &[u8],
+        answer: usize,
+    ) -> Result<Self, DriverError> {
+        let failed = |source| DriverError::Connect { address, source };
+        let mut socket = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let client_id = format!("bench-{}-{name}-{number}", std::process::id());
+        socket.write_all(&packet::connect(&client_id))?;
+        let mut connack = [0; 4];
+        socket.read_exact(&mut connack).map_err(failed)?;
+        match connack {
+            [0x20, 2, _, 0] => {}
+            [0x20, 2, _, code] => return Err(DriverError::Refused(code)),
+            _ => return Err(DriverError::Unexpected(connack.to_vec())),
+        }
+        socket.write_all(then)?;
+        let mut answered = vec![0; answer];
+        socket.read_exact(&mut answered).map_err(failed)?;
+        if answered.last().is_some_and(|code| *code == 0x80) {
+            return Err(DriverError::Unexpected(answered));
+        }
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            number,
+            socket: mio::net::TcpStream::from_std(socket),
+            received: Vec::new(),
+            out: Vec::new(),
+            written: 0,
+        })
+    }
+
+    /// Takes what the socket has; says whether there was something.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<bool, DriverError> {
+        let mut has_read = false;
+        loop {
+            match self.socket.read(buffer) {
+                Ok(0) => return Err(DriverError::Closed(self.number)),
+                Ok(length) => {
+                    has_read = true;
+                    let read = buffer.get(..length).unwrap_or_default();
+                    self.received.extend_from_slice(read);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(has_read),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+    }
+
+    /// Writes what the socket takes.
+    fn flush(&mut self) -> Result<(), DriverError> {
+        while let Some(rest) = self.out.get(self.written..).filter(|rest| !rest.is_empty()) {
+            match self.socket.write(rest) {
+                Ok(0) => return Err(DriverError::Closed(self.number)),
+                Ok(length) => self.written += length,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    fn failed(&self, error: io::Error) -> DriverError {
+        match error.kind() {
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
+                DriverError::Closed(self.number)
+            }
+            _ => DriverError::Io(error),
+        }
+    }
+}
+
+/// What is on its way.
+struct Run {
+    begin: Instant,
+    end: Option<Instant>,
+    published: u64,
+    /// The number of the oldest message that not all subscribers have.
+    oldest: u64,
+    /// How many subscribers do not have it, from that one on.
+    missing: VecDeque<usize>,
+    delivered: u64,
+    last: Instant,
+    latencies: Latencies,
+}
+
+impl Crowd {
+    /// Connects everybody.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub(crate) fn gather(plan: FanOut) -> Result<Self, DriverError> {
+        let poll = Poll::new()?;
+        let qos = u8::from(plan.qos == QoS::AtLeastOnce);
+        let subscribe = packet::subscribe(&plan.topic, qos);
+        let mut subscribers = Vec::with_capacity(usize::from(plan.subscribers));
+        for number in 0..usize::from(plan.subscribers) {
+            let mut connection = Connection::open(plan.address, "sub", number, &subscribe, 5)?;
+            poll.registry().register(
+                &mut connection.socket,
+                Token(number),
+                Interest::READABLE | Interest::WRITABLE,
+            )?;
+            subscribers.push(Subscriber {
+                connection,
+                next: 0,
+            });
+        }
+        let number = subscribers.len();
+        let mut publisher = Connection::open(plan.address, "pub", number, &packet::PINGREQ, 2)?;
+        poll.registry().register(
+            &mut publisher.socket,
+            Token(number),
+            Interest::READABLE | Interest::WRITABLE,
+        )?;
+        let payload = vec![b'x'; plan.payload.max(HEAD)];
+        let template = PublishTemplate::new(&plan.topic, plan.qos == QoS::AtLeastOnce, &payload);
+        Ok(Self {
+            plan,
+            poll,
+            subscribers,
+            publisher,
+            template,
+        })
+    }
+
+    /// Publishes until the limit and waits until everybody has everything. `look` is called now and then.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub(crate) fn run(mut self, mut look: impl FnMut()) -> Result<Outcome, DriverError> {
+        let begin = Instant::now();
+        let mut run = Run {
+            begin,
+            end: begin.checked_add(self.plan.limit.duration),
+            published: 0,
+            oldest: 0,
+            missing: VecDeque::new(),
+            delivered: 0,
+            last: begin,
+            latencies: Latencies::new(),
+        };
+        let mut events = Events::with_capacity(EVENTS);
+        let mut buffer = vec![0; READ_BYTES];
+        let mut heard = Instant::now();
+        let mut looked = Instant::now();
+        loop {
+            let is_over = !self.publish(&mut run)?;
+            if is_over && run.missing.is_empty() {
+                break;
+            }
+            if interrupt::asked() {
+                return Err(DriverError::Interrupted);
+            }
+            match self.poll.poll(&mut events, Some(TICK)) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                polled => polled?,
+            }
+            if looked.elapsed() > TICK {
+                look();
+                looked = Instant::now();
+            }
+            if !events.is_empty() {
+                heard = Instant::now();
+            } else if heard.elapsed() > PATIENCE {
+                return Err(DriverError::Stalled(run.missing.iter().sum()));
+            }
+            for event in &events {
+                let number = event.token().0;
+                match self.subscribers.get_mut(number) {
+                    Some(subscriber) => subscriber.work(&mut run, &mut buffer)?,
+                    None => {
+                        self.publisher.read(&mut buffer)?;
+                        // PUBACKs: that the message was delivered says more.
+                        self.publisher.received.clear();
+                        self.publisher.flush()?;
+                    }
+                }
+            }
+        }
+        let everybody = self
+            .subscribers
+            .iter_mut()
+            .map(|subscriber| &mut subscriber.connection);
+        for connection in everybody.chain([&mut self.publisher]) {
+            let _ = connection.socket.write(&packet::DISCONNECT);
+        }
+        Ok(Outcome {
+            messages: run.delivered,
+            elapsed: run.last - begin,
+            latencies: run.latencies,
+        })
+    }
+
+    /// Publishes what the window allows; says whether there is more to publish.
+    fn publish(&mut self, run: &mut Run) -> Result<bool, DriverError> {
+        let now = Instant::now();
+        let is_over =
+            run.published >= self.plan.limit.messages || run.end.is_none_or(|end| now >= end);
+        if is_over {
+            return Ok(false);
+        }
+        let window = usize::from(self.plan.window.max(1));
+        while run.missing.len() < window && run.published < self.plan.limit.messages {
+            let sent = u64::try_from(run.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let out = &mut self.publisher.out;
+            let id = u16::try_from(run.published % 65_535 + 1).unwrap_or(1);
+            self.template.write(id, out);
+            let payload = out.len() - self.plan.payload.max(HEAD);
+            if let Some(head) = out.get_mut(payload..payload + HEAD) {
+                let (number, time) = head.split_at_mut(HEAD / 2);
+                number.copy_from_slice(&run.published.to_be_bytes());
+                time.copy_from_slice(&sent.to_be_bytes());
+            }
+            run.published += 1;
+            run.missing.push_back(self.subscribers.len());
+        }
+        self.publisher.flush()?;
+        Ok(true)
+    }
+}
+
+impl Subscriber {
+    /// Takes what has come, and acknowledges it.
+    fn work(&mut self, run: &mut Run, buffer: &mut [u8]) -> Result<(), DriverError> {
+        if self.connection.read(buffer)? {
+            let now = Instant::now();
+            let received = std::mem::take(&mut self.connection.received);
+            let mut rest = &received[..];
+            while let Some((copy, length)) = packet::read_publish(rest)? {
+                self.take(copy, now, run)?;
+                rest = rest.get(length..).unwrap_or_default();
+            }
+            self.connection.received = rest.to_vec();
+        }
+        self.connection.flush()
+    }
+
+    fn take(
+        &mut self,
+        (id, payload): (Option<u16>, &[u8]),
+        now: Instant,
+        run: &mut Run,
+    ) -> Result<(), DriverError> {
+        let number = |at: usize| {
+            let bytes = payload.get(at..at + 8)?;
+            Some(u64::from_be_bytes(bytes.try_into().ok()?))
+        };
+        let (Some(message), Some(sent)) = (number(0), number(8)) else {
+            return Err(DriverError::Unexpected(payload.to_vec()));
+        };
+        if message != self.next {
+            return Err(DriverError::OutOfOrder {
+                client: self.connection.number,
+                expected: self.next,
+                came: message,
+            });
+        }
+        self.next += 1;
+        run.delivered += 1;
+        run.last = now;
+        let age = now - run.begin;
+        run.latencies
+            .record(age.saturating_sub(Duration::from_nanos(sent)));
+        if let Some(missing) = usize::try_from(message - run.oldest)
+            .ok()
+            .and_then(|at| run.missing.get_mut(at))
+        {
+            *missing -= 1;
+        }
+        while run.missing.front() == Some(&0) {
+            run.missing.pop_front();
+            run.oldest += 1;
+        }
+        if let Some(id) = id {
+            self.connection.out.extend([0x40, 2]);
+            self.connection.out.extend(id.to_be_bytes());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
