@@ -132,6 +132,8 @@ impl Host {
     }
 
     async fn store(&mut self, batch: &[Record]) {
+        // Time tells the order of what is stored in several partitions.
+        sleep(Duration::from_millis(1)).await;
         let partition = self.random.random_range(0..PARTITIONS);
         self.world.log.store(&triple("one", partition), batch).await;
     }
