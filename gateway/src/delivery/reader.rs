@@ -24,6 +24,9 @@ use crate::log::{Log, LogError, Triple};
 /// that subscribes again soon finds it there, and clients that come and go do not cost commits.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// How often a partition whose only record may have been lost is asked for its end.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// What the reader shares with whoever subscribes.
 pub struct Shared {
     /// The partition.
@@ -160,12 +163,13 @@ impl Reader {
         let mut size = PollSize::for_all(self.limits.max_poll_messages);
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
         let mut is_gone = false;
+        let mut quiet_since = Instant::now();
         loop {
             let empty_for = shared.routes.lock().empty_for(Instant::now());
             if empty_for.is_some_and(|time| time >= linger) {
                 return;
             }
-            let step = self.step(&mut size, &mut is_gone).await;
+            let step = self.step(&mut size, &mut is_gone, &mut quiet_since).await;
             let pause = match step {
                 Ok(step) => {
                     if !backoff.is_fresh() {
@@ -206,7 +210,12 @@ impl Reader {
     }
 
     /// One poll for all who are live.
-    async fn step(&self, size: &mut PollSize, is_gone: &mut bool) -> Result<Step, LogError> {
+    async fn step(
+        &self,
+        size: &mut PollSize,
+        is_gone: &mut bool,
+        quiet_since: &mut Instant,
+    ) -> Result<Step, LogError> {
         let shared = &*self.shared;
         let counters = &shared.context.counters;
         if *is_gone {
@@ -225,13 +234,18 @@ impl Reader {
         size.learn_from(&polled.records);
         if polled.records.is_empty() {
             counters.polls_empty.increment();
-            // The newest offset of an empty partition is 0, as that of one with a single record is.
-            let may_be_empty = position == 1 && polled.newest_offset == 0;
+            // The newest offset of an empty partition is 0, as that of one with a single record is: asked now and then.
+            let may_be_empty =
+                position == 1 && polled.newest_offset == 0 && quiet_since.elapsed() >= QUIET;
+            if may_be_empty {
+                *quiet_since = Instant::now();
+            }
             if may_be_empty || position > polled.newest_offset.saturating_add(1) {
                 self.check_regression(position, epoch).await?;
             }
             return Ok(Step::Idle);
         }
+        *quiet_since = Instant::now();
         counters.records_read.add(polled.records.len() as u64);
         let turns = shared
             .routes

@@ -190,6 +190,11 @@ fn check_one(session: &Session, stored: &Stored) {
         }
     }
     for ((topic, place), numbers) in firsts {
+        // Who subscribes again soon after a restart gets again what is resumed.
+        let of_topic = |interest: &&super::subscriber::Interest| interest.topic == topic;
+        if session.life > 0 && session.interests.iter().filter(of_topic).count() > 1 {
+            continue;
+        }
         assert!(
             numbers.is_sorted(),
             "D3: {topic} of {place} for {}: {numbers:?}",
