@@ -1,8 +1,9 @@
 //! The connector host with the gateway: the sandbox's, or the official runtime.
 //!
-//! Always holds: both get the same files, which say nothing but addresses, credentials, the topic map, and that a message
-//! which cannot be stored ends its connection, and so the measurement; everything else is at the gateway's defaults. A host
-//! is ready when both of its connectors run.
+//! Always holds: both get the same files, which say nothing but addresses, credentials, the topic map, that a message
+//! which cannot be stored ends its connection, and so the measurement, that all clients may come from one address, and that
+//! nothing is left over from the host before; everything else is at the gateway's defaults. A host is ready when both of its
+//! connectors run.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -164,7 +165,11 @@ fn gateway_file(mqtt: SocketAddr, iggy: SocketAddr) -> String {
          iggy_address = '{iggy}'\n\
          iggy_username = '{USER}'\n\
          iggy_password = '{PASSWORD}'\n\
-         on_unstorable = 'close'\n"
+         on_unstorable = 'close'\n\
+         \n\
+         [limits]\n\
+         max_connections_per_address = 10_000\n\
+         resume_window = '0s'\n"
     )
 }
 
