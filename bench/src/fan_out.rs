@@ -37,6 +37,8 @@ const LATENCY_BOUND: f64 = 2.0;
 pub(crate) struct Settings {
     /// How many subscribers, one measurement each.
     pub(crate) subscribers: Vec<u16>,
+    /// If there are any, each measurement is repeated with so many more subscribers, which never read.
+    pub(crate) stuck: u16,
     /// How long each measurement publishes, in seconds.
     pub(crate) seconds: f64,
     /// After so many published messages it ends early.
@@ -100,6 +102,8 @@ pub(crate) struct Found {
 #[derive(Debug, Serialize)]
 pub(crate) struct Sample {
     subscribers: u16,
+    /// How many more there were that never read.
+    stuck: u16,
     qos: u8,
     /// How many messages were on their way at a time.
     window: u16,
@@ -150,8 +154,18 @@ pub(crate) fn run(
     let mut samples = Vec::new();
     for &subscribers in &settings.subscribers {
         for qos in [QoS::AtMostOnce, QoS::AtLeastOnce] {
-            for window in [1, settings.window] {
-                eprintln!("{subscribers} subscribers, {qos:?}, {window} on the way");
+            let windows = [1, settings.window];
+            let with_stuck = Some(settings.stuck).filter(|stuck| *stuck > 0);
+            let crowds = [Some(0), with_stuck];
+            for (window, stuck) in windows.into_iter().flat_map(|window| {
+                crowds
+                    .into_iter()
+                    .flatten()
+                    .map(move |stuck| (window, stuck))
+            }) {
+                eprintln!(
+                    "{subscribers} subscribers and {stuck} that never read, {qos:?}, {window} on the way"
+                );
                 // What an allocator keeps from one measurement would hide what the next one takes.
                 let host = match &stack {
                     Some(stack) => Some(stack.host(&format!("host-{}", samples.len()))?),
@@ -167,6 +181,7 @@ pub(crate) fn run(
                     topic: MQTT_TOPIC.to_owned(),
                     qos,
                     subscribers,
+                    stuck,
                     window,
                     payload: settings.payload,
                     limit: Limit {
@@ -253,7 +268,8 @@ fn folder(place: &Path, name: &str) -> io::Result<PathBuf> {
 }
 
 fn measure(plan: FanOut, pid: Option<u32>) -> Result<Sample, DriverError> {
-    let (subscribers, qos, window) = (plan.subscribers, plan.qos, plan.window);
+    let (subscribers, stuck) = (plan.subscribers, plan.stuck);
+    let (qos, window) = (plan.qos, plan.window);
     let memory = || pid.and_then(resident_bytes);
     let empty = memory();
     let crowd = Crowd::gather(plan)?;
@@ -269,6 +285,7 @@ fn measure(plan: FanOut, pid: Option<u32>) -> Result<Sample, DriverError> {
     let cpu = before.zip(after).map(|(before, after)| after - before);
     Ok(Sample {
         subscribers,
+        stuck,
         qos: u8::from(qos == QoS::AtLeastOnce),
         window,
         delivered: outcome.messages,
@@ -320,6 +337,7 @@ fn compare(settings: &Settings, stack: &Stack<'_>) -> Result<Compared, FanOutErr
             topic: MQTT_TOPIC.to_owned(),
             qos: QoS::AtLeastOnce,
             subscribers: 1,
+            stuck: 0,
             window: 1,
             payload: settings.payload,
             limit: Limit {
@@ -386,16 +404,17 @@ fn append_and_poll(
 pub(crate) fn markdown(found: &Found) -> String {
     let mut out = format!(
         "Fan-out of {}, payload {} bytes\n\n\
-         | subscribers | QoS | on the way | copies/s | p50 | p99 | p99.9 | CPU per copy | memory per idle subscriber | per busy one |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
+         | subscribers | never reading | QoS | on the way | copies/s | p50 | p99 | p99.9 | CPU per copy | memory per idle subscriber | per busy one |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
         found.subject, found.settings.payload
     );
     let or_dash = |figure: Option<String>| figure.unwrap_or_else(|| "—".to_owned());
     for sample in &found.samples {
         let latency = &sample.latency_us;
         out += &format!(
-            "| {} | {} | {} | {} | {:.0} µs | {:.0} µs | {:.0} µs | {} | {} | {} |\n",
+            "| {} | {} | {} | {} | {} | {:.0} µs | {:.0} µs | {:.0} µs | {} | {} | {} |\n",
             sample.subscribers,
+            sample.stuck,
             sample.qos,
             sample.window,
             report::whole(sample.rate),

@@ -108,6 +108,9 @@ struct FanOutArgs {
     /// How many subscribers, separated by commas; one measurement for each, QoS and window.
     #[arg(long, value_delimiter = ',', default_value = "1,50,200,1000", value_parser = value_parser!(u16).range(1..=10_000))]
     subscribers: Vec<u16>,
+    /// Repeats each measurement with so many more subscribers, which never read.
+    #[arg(long, default_value_t = 0, value_parser = value_parser!(u16).range(..=1_000))]
+    stuck: u16,
     /// How long each measurement publishes.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     time: Duration,
@@ -268,6 +271,7 @@ fn ingest(args: &IngestArgs) -> Result<(), Failure> {
 fn fan_out(args: &FanOutArgs) -> Result<(), Failure> {
     let settings = fan_out::Settings {
         subscribers: args.subscribers.clone(),
+        stuck: args.stuck,
         seconds: args.time.as_secs_f64(),
         messages: args.messages,
         payload: args.payload as usize,

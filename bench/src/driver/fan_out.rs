@@ -33,6 +33,8 @@ pub(crate) struct FanOut {
     pub(crate) qos: QoS,
     /// How many subscribers there are.
     pub(crate) subscribers: u16,
+    /// How many more there are that never read; what does not come to them does not count.
+    pub(crate) stuck: u16,
     /// How many messages may be on their way; at least 1.
     pub(crate) window: u16,
     /// The payload of every message, in bytes; at least 16.
@@ -47,6 +49,8 @@ pub(crate) struct Crowd {
     plan: FanOut,
     poll: Poll,
     subscribers: Vec<Subscriber>,
+    /// Held open, and never read from.
+    stuck: Vec<Connection>,
     publisher: Connection,
     template: PublishTemplate,
 }
@@ -185,6 +189,9 @@ impl Crowd {
                 next: 0,
             });
         }
+        let stuck = (0..usize::from(plan.stuck))
+            .map(|number| Connection::open(plan.address, "stuck", number, &subscribe, 5))
+            .collect::<Result<_, _>>()?;
         let number = subscribers.len();
         let mut publisher = Connection::open(plan.address, "pub", number, &packet::PINGREQ, 2)?;
         poll.registry().register(
@@ -198,6 +205,7 @@ impl Crowd {
             plan,
             poll,
             subscribers,
+            stuck,
             publisher,
             template,
         })
@@ -264,6 +272,7 @@ impl Crowd {
         for connection in everybody.chain([&mut self.publisher]) {
             let _ = connection.socket.write(&packet::DISCONNECT);
         }
+        drop(self.stuck);
         Ok(Outcome {
             messages: run.delivered,
             elapsed: run.last - begin,

@@ -58,6 +58,7 @@ fn plan(address: SocketAddr, qos: QoS) -> FanOut {
         topic: "a/b".to_owned(),
         qos,
         subscribers: 7,
+        stuck: 0,
         window: 3,
         payload: 20,
         limit: Limit {
