@@ -234,6 +234,8 @@ fn check_resumed(world: &World, before: &Session, after: &Session, stored: &Stor
     let committed = world.committed.lock();
     let shortened = world.shortened.lock();
     let grown = world.grown.lock();
+    // Only those who subscribe within the window after the start get it; who lasted did so on the last gateway.
+    let resumed_until = world.life().began + RESUME_WINDOW;
     for interest in before.interests.iter().filter(|interest| interest.lasts) {
         let again = after
             .interests
@@ -254,6 +256,7 @@ fn check_resumed(world: &World, before: &Session, after: &Session, stored: &Stor
                 > Duration::from_micros(world.micros(again.since));
             let is_due = had_commit
                 && is_fresh
+                && again.since < resumed_until
                 && !shortened.contains(place)
                 && !grown.contains(&place.target)
                 && micros(record) > world.micros(interest.since)

@@ -47,6 +47,7 @@ const FOREVER: Duration = Duration::from_secs(24 * 3_600);
 /// A gateway from its start to its death.
 pub(super) struct Life {
     number: usize,
+    began: Instant,
     sim: Sim,
     log: Arc<Mortal>,
 }
@@ -106,6 +107,7 @@ impl World {
     }
 
     async fn start(&self, number: usize, random: &mut StdRng) -> Arc<Life> {
+        let began = Instant::now();
         let log = Mortal::on(self.memory.clone());
         let sim = Sim::start(MAP, log.clone(), self.memory.clone(), |config| {
             config.iggy.grace = Duration::from_secs(3_600);
@@ -113,7 +115,12 @@ impl World {
             limit(&mut config.limits, random);
         })
         .await;
-        Arc::new(Life { number, sim, log })
+        Arc::new(Life {
+            number,
+            began,
+            sim,
+            log,
+        })
     }
 
     async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
@@ -208,6 +215,7 @@ async fn run(seed: u64, trace: Trace) {
         trace,
         life: Mutex::new(Arc::new(Life {
             number: 0,
+            began,
             sim,
             log,
         })),
