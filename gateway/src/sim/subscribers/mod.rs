@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 use super::mortal::Mortal;
 use super::storm::trace::Trace;
 use super::{MAP, Sim, record, triple};
-use crate::config::Limits;
+use crate::config::{Config, Limits};
 use crate::log::memory::{Chances, MemoryLog};
 use crate::log::{Log, Target, Triple};
 use crate::mapping::PartitionKey;
@@ -31,7 +31,7 @@ use subscriber::{Kind, Session, Subscriber};
 use trouble::Trouble;
 
 /// Runs of the test that is always done.
-const RUNS: u64 = 60;
+const RUNS: u64 = 200;
 /// Of the one that is not.
 const MANY_RUNS: u64 = 20_000;
 const CONSUMER: &str = "mqtt-gateway.node-1";
@@ -110,9 +110,7 @@ impl World {
         let began = Instant::now();
         let log = Mortal::on(self.memory.clone());
         let sim = Sim::start(MAP, log.clone(), self.memory.clone(), |config| {
-            config.iggy.grace = Duration::from_secs(3_600);
-            config.iggy.start_timeout = Duration::from_secs(600);
-            limit(&mut config.limits, random);
+            configure(config, random);
         })
         .await;
         Arc::new(Life {
@@ -158,6 +156,13 @@ fn limit(limits: &mut Limits, random: &mut StdRng) {
     if random.random_bool(0.2) {
         limits.retransmit_interval = Duration::from_secs(1);
     }
+}
+
+/// However long the log is away, subscribers wait for it.
+fn configure(config: &mut Config, random: &mut StdRng) {
+    config.iggy.grace = Duration::from_secs(3_600);
+    config.iggy.start_timeout = Duration::from_secs(600);
+    limit(&mut config.limits, random);
 }
 
 /// Publishes as another gateway does, until enough is published or nothing goes wrong any more.
@@ -206,7 +211,7 @@ async fn run(seed: u64, trace: Trace) {
     }
     let log = Mortal::on(memory.clone());
     let sim = Sim::start(MAP, log.clone(), memory.clone(), |config| {
-        limit(&mut config.limits, &mut random);
+        configure(config, &mut random);
     })
     .await;
     let world = Arc::new(World {
