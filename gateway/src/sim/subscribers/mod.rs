@@ -71,6 +71,8 @@ struct World {
     /// Topics that got more partitions at some time: a client that comes back after a restart reads where its topics are
     /// stored then, not where they were.
     grown: Mutex<HashSet<Target>>,
+    /// How often each topic was made anew.
+    remade: Mutex<HashMap<Target, usize>>,
     sessions: Mutex<Vec<Session>>,
 }
 
@@ -228,6 +230,7 @@ async fn run(seed: u64, trace: Trace) {
         shortened: Mutex::default(),
         truncated: Mutex::default(),
         grown: Mutex::default(),
+        remade: Mutex::default(),
         is_calm: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
         sessions: Mutex::default(),

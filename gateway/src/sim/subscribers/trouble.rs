@@ -130,6 +130,7 @@ impl Trouble {
         }
         self.world.memory.delete_topic(&target);
         self.world.memory.add_topic(&target, partitions, None);
+        *self.world.remade.lock().entry(target).or_default() += 1;
     }
 
     async fn grows(&mut self) {
