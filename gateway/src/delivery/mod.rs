@@ -150,8 +150,9 @@ impl Delivery {
     }
 
     /// Subscribes the client of `outbox` to `topic`, which is stored in `places`; an older subscription to the topic is
-    /// replaced. What is stored after this returns is delivered. On an error nothing is subscribed. If this is dropped
-    /// before it has returned, the subscription is there until the client leaves it.
+    /// replaced. What is stored after this returns is delivered. On an error nothing new is subscribed, and an older
+    /// subscription goes on until it is ended. If this is dropped before it has returned, the subscription is there until
+    /// the client leaves it.
     pub async fn subscribe(
         self: &Arc<Self>,
         outbox: &Arc<Outbox>,
@@ -174,14 +175,13 @@ impl Delivery {
             place.is_some_and(|place| triple.partition < place.count)
         };
         let mut gone = Vec::new();
+        let is_new;
         {
             let mut all = self.subscriptions.lock();
             let topics = all.entry(outbox.id()).or_default();
-            for triple in topics
-                .remove(&topic)
-                .into_iter()
-                .flat_map(|one| one.triples)
-            {
+            let before = topics.remove(&topic);
+            is_new = before.is_none();
+            for triple in before.into_iter().flat_map(|one| one.triples) {
                 if triples.contains(&triple) {
                     continue;
                 }
@@ -207,7 +207,10 @@ impl Delivery {
         for triple in &triples {
             let begun = self.begin(outbox, &topic, qos, triple, Begin::Now, &mut created);
             if let Err(error) = begun.await {
-                self.unsubscribe(outbox.id(), &topic);
+                // One that was there before goes on where it is, for whoever tries again (D5).
+                if is_new {
+                    self.unsubscribe(outbox.id(), &topic);
+                }
                 return Err(error);
             }
         }

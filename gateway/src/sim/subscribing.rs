@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::client::packet;
 use super::{Client, Got, MAP, Sim, device, record, triple};
 use crate::log::memory::{Call, Fault, MemoryLog};
-use crate::log::{HeaderValue, Headers, Log, Record};
+use crate::log::{HeaderValue, Headers, Log, LogError, Record};
 
 /// A SUBSCRIBE with several filters.
 fn subscribe(filters: &[(String, u8)]) -> Vec<u8> {
@@ -228,4 +228,42 @@ async fn a_gap_that_retention_has_left_is_counted_with_its_size() {
         assert_eq!(client.take().await.text(), n.to_string());
     }
     assert_eq!(sim.count("records_missed"), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d5_subscribing_again_while_iggy_does_not_answer_interrupts_nothing() {
+    const MESSAGES: u16 = 60;
+    let sim = Sim::on(MemoryLog::new(), |limits| {
+        limits.max_packet_size = 1_000;
+        limits.max_connect_size = 1_000;
+        limits.outbox_bytes = 4_000;
+        limits.send_window = 1;
+    })
+    .await;
+    let mut slow = sim.connect("slow").await;
+    slow.subscribe("d/1/x", 1).await;
+    let mut publisher = sim.connect("publisher").await;
+    for n in 1..=MESSAGES {
+        let payload = format!("{n:0500}");
+        publisher.publish("d/1/x", &payload, Some(n)).await;
+        assert_eq!(publisher.next().await, Got::PubAck(n));
+    }
+    sim.until("it is behind", |sim| sim.count("cursors_lagged") == 1)
+        .await;
+    let unreachable = LogError::Unreachable {
+        address: "memory".to_owned(),
+        reason: "cut".to_owned(),
+    };
+    sim.log.script(Call::End, Fault::Fail(unreachable));
+    slow.send_subscribe("d/1/x", 1).await;
+    let mut got = 0;
+    while got < MESSAGES {
+        match slow.take().await {
+            Got::SubAck(1, codes) => assert_eq!(codes, [1]),
+            message => {
+                got += 1;
+                assert_eq!(message.text(), format!("{got:0500}"));
+            }
+        }
+    }
 }

@@ -31,7 +31,7 @@ use subscriber::{Kind, Session, Subscriber};
 use trouble::Trouble;
 
 /// Runs of the test that is always done.
-const RUNS: u64 = 200;
+const RUNS: u64 = 60;
 /// Of the one that is not.
 const MANY_RUNS: u64 = 20_000;
 const CONSUMER: &str = "mqtt-gateway.node-1";
