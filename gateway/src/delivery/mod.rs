@@ -1,6 +1,6 @@
 //! Delivery: from Iggy to the subscribers.
 //!
-//! A [`Delivery`] has one [`reader`] per partition that anyone wants (D1). A subscription is a [`cursor`] at that reader
+//! A [`Delivery`] has one [`reader`] per partition that anyone wants (D1; `readers`). A subscription is a [`cursor`] at that reader
 //! ([`routes`]), or behind it ([`catch_up`]); what it is offered goes into its client's [`outbox`] and is entered in the
 //! partition's [`ledger`], so that polling is never mistaken for delivering: only what is done with everything before it
 //! is committed. Who costs the others too much is closed ([`evict`]); [`state`] shows how everybody does. Delivery knows
@@ -8,9 +8,8 @@
 //!
 //! What always holds: a subscription is written down before its readers are asked, and [`Delivery::leave`] takes a client
 //! off all of them, whatever was under way; a subscription reads the partitions that its topics have, also after their
-//! number has changed ([`Delivery::learn`]).
+//! number has changed ([`Delivery::learn`], `moves`).
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Limits;
 use crate::log::appends::Appends;
-use crate::log::{Log, LogError, Target, TopicInfo, Triple};
+use crate::log::{Log, LogError, Target, Triple};
 use crate::mapping::{Partitions, TopicMap};
 use crate::mqtt::{QoS, TopicName};
 use crate::observe::Counters;
@@ -32,23 +31,21 @@ pub mod catch_up;
 pub mod cursor;
 pub mod evict;
 pub mod ledger;
+mod moves;
 pub mod outbox;
 pub mod poll_size;
 pub mod reader;
+mod readers;
 pub mod routes;
 pub mod state;
 pub mod unacknowledged;
 
 use catch_up::CatchUps;
 pub use evict::Eviction;
-use ledger::SharedLedger;
 pub use outbox::{ConnectionId, Outbox, OutboxTotal, Pieces};
-use reader::{Known, Reader, Shared};
-use routes::{Context, Resume, Routes};
-
-/// By so much the clocks of Iggy and of this machine may differ when a subscription moves to another partition. More
-/// would only read more records for nothing.
-const CLOCK_SLACK: Duration = Duration::from_secs(10);
+use reader::Shared;
+use readers::Begin;
+use routes::Resume;
 
 /// A topic in Iggy, as a subscription reads it.
 #[derive(Debug, Clone)]
@@ -78,24 +75,6 @@ struct Subscription {
     places: Vec<(Place, Instant)>,
     /// Where it is at a reader, or about to be.
     triples: Vec<Triple>,
-}
-
-/// What a subscription has to read beside what it reads, because a topic in Iggy has another number of partitions.
-struct Move {
-    outbox: Arc<Outbox>,
-    topic: TopicName,
-    added: Vec<(Triple, Begin)>,
-}
-
-/// Where a subscription begins to read a partition.
-#[derive(Debug, Clone, Copy)]
-enum Begin {
-    /// With what is stored from now on, and what the last run had not finished.
-    Now,
-    /// With what was stored within this time.
-    Within(Duration),
-    /// With the first record.
-    First,
 }
 
 /// The delivery role of a gateway.
@@ -217,174 +196,6 @@ impl Delivery {
         Ok(())
     }
 
-    /// When the topic was made. Asked before its partitions' ends are, so that if it is made anew in between, that will be
-    /// noticed; once for all its partitions.
-    async fn created(
-        &self,
-        target: &Target,
-        created: &mut HashMap<Target, u64>,
-    ) -> Result<u64, LogError> {
-        if let Some(micros) = created.get(target) {
-            return Ok(*micros);
-        }
-        let info = self.log.topic(target).await?;
-        let info = info.ok_or_else(|| LogError::NoSuchTarget(target.to_string()))?;
-        created.insert(target.clone(), info.created_micros);
-        Ok(info.created_micros)
-    }
-
-    async fn begin(
-        self: &Arc<Self>,
-        outbox: &Arc<Outbox>,
-        topic: &TopicName,
-        qos: QoS,
-        triple: &Triple,
-        begin: Begin,
-        created: &mut HashMap<Target, u64>,
-    ) -> Result<(), LogError> {
-        loop {
-            let existing = self.readers.lock().get(triple).cloned();
-            let created_micros = match existing {
-                Some(_) => None,
-                None => Some(self.created(&triple.target, created).await?),
-            };
-            let position = existing
-                .as_ref()
-                .map(|shared| shared.routes.lock().position());
-            // A new reader starts at the end: only what is stored from now on is promised. One that is there already
-            // may stand beyond the end, if the topic was made anew since it last looked, and would miss what comes.
-            let end = self.log.end(triple).await?;
-            let from = match begin {
-                Begin::Now => None,
-                Begin::First => Some(0),
-                Begin::Within(age) => Some(self.log.stored_within(triple, age).await?),
-            };
-            let shared = match (existing, created_micros) {
-                (Some(shared), _) => {
-                    if let Some((position, epoch)) = position
-                        && position > end
-                    {
-                        shared.is_beyond(&*self.log, (position, epoch), end).await?;
-                    }
-                    shared
-                }
-                (None, created) => {
-                    let created = created.unwrap_or_default();
-                    self.add_reader(triple, end, created).await?
-                }
-            };
-            let turn = {
-                let mut routes = shared.routes.lock();
-                if routes.is_stopped() {
-                    drop(routes);
-                    self.forget(&shared);
-                    continue;
-                }
-                routes.subscribe(outbox, topic, qos, from, Instant::now())
-            };
-            shared.wake.notify_one();
-            if let Some(turn) = turn {
-                self.catch_ups.start(&shared, turn);
-            }
-            return Ok(());
-        }
-    }
-
-    /// The reader of the partition, which is made if there is none.
-    async fn add_reader(
-        self: &Arc<Self>,
-        triple: &Triple,
-        end: u64,
-        created_micros: u64,
-    ) -> Result<Arc<Shared>, LogError> {
-        let (committed, resume) = self.resume(triple, end).await?;
-        let mut readers = self.readers.lock();
-        let place = match readers.entry(triple.clone()) {
-            Entry::Occupied(known) => return Ok(known.get().clone()),
-            Entry::Vacant(place) => place,
-        };
-        let shared = Arc::new(Shared {
-            triple: triple.clone(),
-            routes: Mutex::new(Routes::starting_at(end, resume, Instant::now())),
-            context: Context {
-                ledger: SharedLedger::starting_at(end),
-                counters: self.counters.clone(),
-                partition: triple.partition,
-                foreign: self.map.foreign(&triple.target).cloned(),
-            },
-            wake: self.appends.listen(triple),
-            known: Mutex::new(Known {
-                created_micros,
-                committed,
-                failing_since: None,
-            }),
-        });
-        place.insert(shared.clone());
-        let reader = Reader {
-            shared: shared.clone(),
-            log: self.log.clone(),
-            limits: self.limits.clone(),
-            consumer: self.consumer.clone(),
-            catch_ups: self.catch_ups.clone(),
-            stop: self.stop.clone(),
-        };
-        let (delivery, ended) = (self.clone(), shared.clone());
-        self.tasks.spawn(async move {
-            reader.run().await;
-            delivery.forget(&ended);
-        });
-        Ok(shared)
-    }
-
-    /// What is committed, and what is to be resumed, of a partition that ends at `end`.
-    async fn resume(
-        &self,
-        triple: &Triple,
-        end: u64,
-    ) -> Result<(Option<u64>, Option<Resume>), LogError> {
-        if Instant::now() >= self.resume_until {
-            return Ok((None, None));
-        }
-        if let Some(resume) = self.resumes.lock().get(triple) {
-            // A reader that has ended meanwhile has left the committed offset where this begins, or there is none.
-            let committed = resume.and_then(|resume| resume.from.checked_sub(1));
-            return Ok((committed, *resume));
-        }
-        let committed = self.log.committed(triple, &self.consumer).await?;
-        let from = match committed {
-            None => None,
-            Some(committed) if committed >= end => {
-                self.counters.log_regressions.increment();
-                tracing::warn!(%triple, committed, end, "the log has become shorter than what is committed; the committed offset is lowered");
-                Some(end)
-            }
-            Some(committed) => {
-                let window = self.limits.resume_window;
-                let fresh = self.log.stored_within(triple, window).await?;
-                Some(fresh.max(committed + 1).min(end))
-            }
-        };
-        if let Some(from) = from.filter(|from| *from < end) {
-            tracing::info!(%triple, from, end, "what was not acknowledged before the restart is delivered again to those who subscribe now");
-        }
-        // Also if it begins at the end: not all who were there come back before something is stored.
-        let until = self.resume_until;
-        let resume = from.map(|from| Resume { from, until });
-        let known = *self.resumes.lock().entry(triple.clone()).or_insert(resume);
-        Ok((committed, known))
-    }
-
-    fn forget(&self, ended: &Arc<Shared>) {
-        let mut readers = self.readers.lock();
-        if readers
-            .get(&ended.triple)
-            .is_some_and(|shared| Arc::ptr_eq(shared, ended))
-        {
-            readers.remove(&ended.triple);
-            self.appends.forget(&ended.triple, &ended.wake);
-        }
-    }
-
     /// Ends the connection's subscription to `topic`. Copies already queued are still delivered.
     pub fn unsubscribe(&self, connection: ConnectionId, topic: &TopicName) {
         let gone = {
@@ -417,10 +228,6 @@ impl Delivery {
         }
     }
 
-    fn reader(&self, triple: &Triple) -> Option<Arc<Shared>> {
-        self.readers.lock().get(triple).cloned()
-    }
-
     /// Ends all subscriptions of the connection. Closing its outbox is the caller's, and ends its copies.
     pub fn leave(&self, connection: ConnectionId) {
         let gone = self.subscriptions.lock().remove(&connection);
@@ -436,143 +243,6 @@ impl Delivery {
                 routes.leave(connection, owes, &shared.context, Instant::now());
             }
         }
-    }
-
-    /// What Iggy says of a topic now: subscriptions move to its partitions, and readers of a topic that was made anew
-    /// begin anew. Nothing that was stored in a new place after the number changed is missed. On an error it is to be
-    /// told again.
-    pub async fn learn(self: &Arc<Self>, target: &Target, info: TopicInfo) -> Result<(), LogError> {
-        let mut to_begin_anew = Vec::new();
-        let readers: Vec<_> = {
-            let readers = self.readers.lock();
-            let of_target = |shared: &&Arc<Shared>| shared.triple.target == *target;
-            readers.values().filter(of_target).cloned().collect()
-        };
-        for shared in readers {
-            let created = &mut shared.known.lock().created_micros;
-            if *created == info.created_micros {
-                continue;
-            }
-            *created = info.created_micros;
-            to_begin_anew.push(shared.clone());
-        }
-        for shared in to_begin_anew {
-            shared.begin_anew();
-        }
-        for moving in self.moves(target, info.partitions) {
-            self.finish_move(target, info.partitions, moving).await?;
-        }
-        Ok(())
-    }
-
-    /// Takes subscriptions to `target` off the partitions that are gone; returns what they have to read beside the others.
-    fn moves(&self, target: &Target, count: u32) -> Vec<Move> {
-        let now = Instant::now();
-        let mut moves = Vec::new();
-        let mut gone: Vec<(ConnectionId, TopicName, Triple)> = Vec::new();
-        for (connection, topics) in &mut *self.subscriptions.lock() {
-            for (topic, subscription) in topics {
-                let mut added = Vec::new();
-                for (place, confirmed) in &mut subscription.places {
-                    if place.target != *target {
-                        continue;
-                    }
-                    if place.count == count {
-                        *confirmed = now;
-                        continue;
-                    }
-                    let before: Vec<Triple> = place.triples().collect();
-                    let new = Place {
-                        count,
-                        ..place.clone()
-                    };
-                    let after: Vec<Triple> = new.triples().collect();
-                    // In those that are still there, something that was stored before the number changed, or by one who
-                    // has not noticed it yet, may be to come.
-                    for triple in before.iter().filter(|triple| triple.partition >= count) {
-                        subscription.triples.retain(|other| other != triple);
-                        gone.push((*connection, topic.clone(), triple.clone()));
-                    }
-                    for triple in after.into_iter().filter(|triple| !before.contains(triple)) {
-                        // All that is in a new partition was stored after the number changed; in one that was there
-                        // already, it is what was stored since the number was last seen to be the old one.
-                        let begin = if triple.partition >= place.count {
-                            Begin::First
-                        } else {
-                            Begin::Within(now.duration_since(*confirmed) + CLOCK_SLACK)
-                        };
-                        if !subscription.triples.contains(&triple) {
-                            subscription.triples.push(triple.clone());
-                        }
-                        added.push((triple, begin));
-                    }
-                    moves.push(Move {
-                        outbox: subscription.outbox.clone(),
-                        topic: topic.clone(),
-                        added: std::mem::take(&mut added),
-                    });
-                }
-            }
-        }
-        for (connection, topic, triple) in &gone {
-            self.unroute(*connection, topic, [triple]);
-        }
-        moves
-    }
-
-    async fn finish_move(
-        self: &Arc<Self>,
-        target: &Target,
-        count: u32,
-        Move {
-            outbox,
-            topic,
-            added,
-        }: Move,
-    ) -> Result<(), LogError> {
-        let qos = |delivery: &Self, triple: &Triple| {
-            let all = delivery.subscriptions.lock();
-            let subscription = all.get(&outbox.id())?.get(&topic)?;
-            let is_there = subscription.triples.contains(triple);
-            is_there.then_some(subscription.qos)
-        };
-        let mut created = HashMap::new();
-        for (triple, begin) in &added {
-            let Some(mut begun) = qos(self, triple) else {
-                continue;
-            };
-            self.begin(&outbox, &topic, begun, triple, *begin, &mut created)
-                .await?;
-            // The client may have unsubscribed, subscribed anew or left meanwhile.
-            loop {
-                match qos(self, triple) {
-                    None => {
-                        self.unroute(outbox.id(), &topic, [triple]);
-                        break;
-                    }
-                    Some(now) if now != begun => {
-                        begun = now;
-                        self.begin(&outbox, &topic, begun, triple, *begin, &mut created)
-                            .await?;
-                    }
-                    Some(_) => break,
-                }
-            }
-        }
-        let mut all = self.subscriptions.lock();
-        let subscription = all
-            .get_mut(&outbox.id())
-            .and_then(|topics| topics.get_mut(&topic));
-        let places = subscription.into_iter().flat_map(|one| &mut one.places);
-        for (place, confirmed) in places.filter(|(place, _)| place.target == *target) {
-            place.count = count;
-            *confirmed = Instant::now();
-        }
-        drop(all);
-        if !added.is_empty() {
-            self.counters.subscriptions_moved.increment();
-        }
-        Ok(())
     }
 
     /// Which topics in Iggy subscriptions read.

@@ -2,8 +2,8 @@
 //!
 //! What always holds: a live subscriber is offered every record at the reader's position whose topic it wants (D2), in
 //! the order of offsets (D3); one whose outbox is full at a QoS 1 copy leaves the reader and is behind at that offset, and
-//! goes on from there when it has drained, until it meets the reader's position: no gap, nothing twice. What a cursor
-//! that is behind still needs is never safe to commit (D4). Pure: the caller reads the records and passes them in.
+//! goes on from there when it has drained (`behind`), until it meets the reader's position: no gap, nothing twice. What a
+//! cursor that is behind still needs is never safe to commit (D4). Pure: the caller reads the records and passes them in.
 //!
 //! A record costs one message, one entry in the ledger and no lock, however many want it; a batch of records costs each
 //! subscriber one lock.
@@ -24,6 +24,12 @@ use crate::mapping::envelope::{self, EnvelopeError, Opened};
 use crate::mqtt::{QoS, TopicName};
 use crate::observe::Counters;
 
+mod behind;
+mod view;
+
+pub use behind::CaughtUp;
+pub use view::{CursorPace, CursorState};
+
 /// What a subscriber asked for with one topic.
 #[derive(Debug, Clone, Copy)]
 struct Want {
@@ -32,6 +38,7 @@ struct Want {
     since: u64,
 }
 
+/// One connection's part in the partition.
 #[derive(Debug)]
 struct Subscriber {
     outbox: Arc<Outbox>,
@@ -104,43 +111,6 @@ pub struct Resume {
     pub from: u64,
     /// When nobody gets it any more. Until then it is not committed, so that a second crash loses nothing either.
     pub until: Instant,
-}
-
-/// What became of records that were read for a cursor that is behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CaughtUp {
-    /// It rides the reader again, or has left.
-    Over,
-    /// It has not met the reader yet.
-    Behind,
-}
-
-/// A cursor, as others see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CursorState {
-    /// Whose it is.
-    pub connection: ConnectionId,
-    /// How it follows the log.
-    pub pace: CursorPace,
-    /// The next offset that it needs.
-    pub next: u64,
-    /// How many records it is behind the reader.
-    pub lag: u64,
-    /// How much older the record that it needs next is than the newest that was read.
-    pub lag_time: Duration,
-    /// How many topics it is for.
-    pub topics: usize,
-}
-
-/// How a cursor follows the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CursorPace {
-    /// With the reader.
-    Live,
-    /// Not at all: its outbox is full.
-    Lagging,
-    /// By reads of its own.
-    CatchingUp,
 }
 
 /// See the module.
@@ -405,115 +375,6 @@ impl Routes {
         }
     }
 
-    /// The outbox of a cursor whose turn is still this one.
-    pub fn outbox_of(&self, turn: &Turn) -> Option<Arc<Outbox>> {
-        let key = *self.by_connection.get(&turn.connection)?;
-        let subscriber = &self.subscribers[key];
-        let is_behind = matches!(&subscriber.cursor, Cursor::Behind(behind) if behind.is(turn));
-        is_behind.then(|| subscriber.outbox.clone())
-    }
-
-    /// What a cursor whose turn is still this one has to read: from which offset, in which epoch.
-    pub fn to_read(&self, turn: &Turn) -> Option<(u64, u64)> {
-        let key = *self.by_connection.get(&turn.connection)?;
-        match &self.subscribers[key].cursor {
-            Cursor::Behind(behind) if behind.is(turn) => Some((behind.next, self.epoch)),
-            _ => None,
-        }
-    }
-
-    /// Gives a cursor that is behind what was read at `from`, the offset it needed, in `epoch`. Nothing read means that
-    /// the log has nothing left between there and the reader's position.
-    pub fn catch_up(
-        &mut self,
-        turn: &Turn,
-        (from, epoch): (u64, u64),
-        records: &[StoredRecord],
-        context: &Context,
-    ) -> CaughtUp {
-        let position = self.position;
-        let newest_micros = self.newest_micros;
-        let Some(&key) = self.by_connection.get(&turn.connection) else {
-            return CaughtUp::Over;
-        };
-        let subscriber = &mut self.subscribers[key];
-        let Cursor::Behind(behind) = &mut subscriber.cursor else {
-            return CaughtUp::Over;
-        };
-        if !behind.is(turn) {
-            return CaughtUp::Over;
-        }
-        if epoch != self.epoch || from != behind.next {
-            // The log is another, or the cursor has gone back meanwhile.
-            return CaughtUp::Behind;
-        }
-        let mut missed = 0;
-        let mut end = from;
-        for record in records.iter().filter(|record| record.offset < position) {
-            if record.offset < end {
-                continue;
-            }
-            missed += record.offset - end;
-            end = record.offset + 1;
-            // Skipped records were counted when the reader met them.
-            if let Ok(opened) = context.open(record)
-                && let Some(want) = subscriber.topics.get(&opened.topic)
-                && record.offset >= want.since
-            {
-                let qos = want.qos.min(opened.qos);
-                subscriber.planned.push((self.batch.len(), qos));
-                self.batch.push(Wanted::new(record, opened, context));
-            }
-        }
-        let has_met = records
-            .last()
-            .is_none_or(|last| last.offset + 1 >= position);
-        if has_met {
-            missed += position.saturating_sub(end);
-        }
-        if missed > 0 {
-            context.counters.records_missed.add(missed);
-            tracing::warn!(
-                partition = context.partition,
-                connection = turn.connection.0,
-                from,
-                missed,
-                "records were gone before a subscriber that was behind had got them"
-            );
-        }
-        let batch = &self.batch;
-        let copies = subscriber
-            .planned
-            .iter()
-            .map(|&(at, qos)| batch[at].copy(qos));
-        let stopped_at = match subscriber.outbox.offer(copies) {
-            Offered::Full(taken) => subscriber.planned.get(taken).map(|&(at, _)| &batch[at]),
-            Offered::Taken | Offered::Closed => None,
-        };
-        let outcome = match stopped_at {
-            Some(wanted) => {
-                behind.go_on(wanted.offset, wanted.stored_micros);
-                CaughtUp::Behind
-            }
-            None if has_met => {
-                subscriber.cursor = Cursor::Live;
-                context.counters.cursors_rejoined.increment();
-                CaughtUp::Over
-            }
-            None => {
-                let last = records.last();
-                behind.go_on(
-                    end,
-                    last.map_or(newest_micros, |last| last.timestamp_micros),
-                );
-                CaughtUp::Behind
-            }
-        };
-        subscriber.planned.clear();
-        self.batch.clear();
-        outcome
-    }
-
     /// How far it is safe to commit: everything that is done with all before it, and that no cursor still needs. `None`
     /// if there is nothing.
     pub fn safe(&self, context: &Context, now: Instant) -> Option<u64> {
@@ -548,45 +409,6 @@ impl Routes {
             route.want.since = route.want.since.min(end);
         }
         context.ledger.advance(end);
-    }
-
-    /// Whose cursors are further behind the reader than `records` or `time`.
-    pub fn too_far_behind(&self, records: u64, time: Duration) -> Vec<ConnectionId> {
-        let lag = |(_, subscriber): (usize, &Subscriber)| {
-            let behind = subscriber.cursor.behind()?;
-            let is_too_far =
-                behind.lag(self.position) > records || behind.lag_time(self.newest_micros) > time;
-            is_too_far.then(|| subscriber.outbox.id())
-        };
-        self.subscribers.iter().filter_map(lag).collect()
-    }
-
-    /// All cursors.
-    pub fn cursors(&self) -> Vec<CursorState> {
-        let state = |(_, subscriber): (usize, &Subscriber)| {
-            let behind = subscriber.cursor.behind();
-            CursorState {
-                connection: subscriber.outbox.id(),
-                pace: match behind {
-                    None => CursorPace::Live,
-                    Some(_) if subscriber.outbox.is_full() => CursorPace::Lagging,
-                    Some(_) => CursorPace::CatchingUp,
-                },
-                next: subscriber.cursor.next(self.position),
-                lag: behind.map_or(0, |behind| behind.lag(self.position)),
-                lag_time: behind
-                    .map_or(Duration::ZERO, |behind| behind.lag_time(self.newest_micros)),
-                topics: subscriber.topics.len(),
-            }
-        };
-        self.subscribers.iter().map(state).collect()
-    }
-
-    /// The outboxes of all subscribers.
-    pub fn outboxes(&self) -> impl Iterator<Item = &Arc<Outbox>> {
-        self.subscribers
-            .iter()
-            .map(|(_, subscriber)| &subscriber.outbox)
     }
 }
 

@@ -30,12 +30,14 @@ mod partitions;
 mod random;
 mod resume;
 mod runtime;
+mod seeds;
 mod session;
 mod slow;
 mod storm;
 mod subscribers;
 mod subscribing;
 mod topics;
+mod trace;
 
 pub(crate) use client::{Client, Got};
 

@@ -154,3 +154,25 @@ async fn d5_a_topic_that_was_made_anew_with_as_many_records_between_two_polls_is
     .await;
     assert!(client.is_quiet_for(Duration::from_secs(90)).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn d3_a_log_that_ends_early_because_it_is_another_is_read_from_its_first_record_in_order() {
+    let sim = Sim::new().await;
+    let place = triple("rest", 0);
+    let mut client = sim.connect("s").await;
+    client.subscribe("elsewhere", 1).await;
+    append(&sim, &place, "elsewhere", &["1", "2", "3"]).await;
+    for text in ["1", "2", "3"] {
+        assert_eq!(client.take().await.text(), text);
+    }
+    // In one moment, so that no poll meets the absence; then long enough that the end is asked for.
+    sim.log.delete_topic(&place.target);
+    sim.log.add_topic(&place.target, 1, None);
+    append(&sim, &place, "elsewhere", &["4"]).await;
+    sleep(Duration::from_secs(5)).await;
+    append(&sim, &place, "elsewhere", &["5"]).await;
+    for text in ["4", "5"] {
+        assert_eq!(client.take().await.text(), text);
+    }
+    assert!(client.is_quiet_for(Duration::from_secs(90)).await);
+}

@@ -2,20 +2,18 @@
 //! each run the invariants are checked against what the log held and what each publisher saw. The same publishers meet a
 //! connectors runtime in `runtime`.
 //!
-//! `SIM_SEED` runs one seed (`SIM_RUNS` times), `SIM_RUNS` as many from 0 on. A run that fails prints its seed and what
-//! happened last. Chance that does not come from the seed, of pauses between retries, can make a run differ a little from
-//! the last with the same seed: then `SIM_RUNS` helps.
+//! Chance that does not come from the seed, of pauses between retries, can make a run differ a little from the last with
+//! the same seed: then `SIM_RUNS` helps.
 
 mod check;
 mod message;
 mod publisher;
 mod runtime;
-pub(super) mod trace;
 mod trouble;
 mod watched;
 
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,12 +24,13 @@ use rand::{Rng, SeedableRng};
 
 use super::Sim;
 use super::client::{Got, publish};
+use super::seeds::run_all;
+use super::trace::Trace;
 use crate::config::OnUnstorable;
 use crate::log::memory::{Chances, HoldAt, MemoryLog};
 use crate::log::{Record, StoredRecord};
 use message::{Kind, Label, MAP, Message};
 use publisher::{Habits, Publisher};
-use trace::Trace;
 use trouble::{Trouble, Troubles};
 use watched::Watched;
 
@@ -41,8 +40,6 @@ const RUNS: u64 = 2_000;
 const MANY_RUNS: u64 = 100_000;
 /// About as many bytes as a record takes at least.
 const LEAST_RECORD: usize = 150;
-/// Longer than any run takes that ends by itself.
-const FOREVER: Duration = Duration::from_secs(24 * 3_600);
 
 /// What the actors of a run share.
 struct World {
@@ -306,55 +303,6 @@ async fn check_room(world: &World, room: usize) {
         taken, expected as u64,
         "N4: of {room} bytes some are not free"
     );
-}
-
-/// Runs seed after seed on all cores.
-fn run_all<R: Future<Output = ()>>(default_runs: u64, run: impl Fn(u64, Trace) -> R + Sync) {
-    let number = |name| -> Option<u64> { Some(std::env::var(name).ok()?.parse().unwrap()) };
-    let runs = number("SIM_RUNS");
-    let seed = number("SIM_SEED");
-    let count = runs.unwrap_or(if seed.is_some() { 1 } else { default_runs });
-    let next = AtomicU64::new(0);
-    let failed = AtomicBool::new(false);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(|| {
-                while !failed.load(Ordering::SeqCst) {
-                    let n = next.fetch_add(1, Ordering::SeqCst);
-                    if n >= count {
-                        return;
-                    }
-                    let seed = seed.unwrap_or(n);
-                    if let Err(panic) = run_one(seed, &run) {
-                        failed.store(true, Ordering::SeqCst);
-                        resume_unwind(panic);
-                    }
-                }
-            });
-        }
-    });
-}
-
-fn run_one<R: Future<Output = ()>>(
-    seed: u64,
-    run: impl Fn(u64, Trace) -> R,
-) -> std::thread::Result<()> {
-    let trace = Trace::default();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    let running = async {
-        let run = tokio::time::timeout(FOREVER, run(seed, trace.clone()));
-        run.await.expect("the run does not end");
-    };
-    let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(running)));
-    if result.is_err() {
-        eprintln!("{trace}failed with SIM_SEED={seed}");
-    }
-    result
 }
 
 #[test]

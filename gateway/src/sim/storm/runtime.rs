@@ -14,14 +14,15 @@ use tokio::time::sleep;
 
 use super::message::Kind;
 use super::publisher::Publisher;
-use super::trace::Trace;
 use super::watched::{Watched, labels};
-use super::{LEAST_RECORD, World, check, check_bounds, habits, run_all};
+use super::{LEAST_RECORD, World, check, check_bounds, habits};
 use crate::config::Produce;
 use crate::gateway::Role;
 use crate::ingest::runtime::Batches;
 use crate::log::Record;
 use crate::log::memory::{Chances, MemoryLog};
+use crate::sim::seeds::run_all;
+use crate::sim::trace::Trace;
 use crate::sim::{Sim, triple};
 
 /// Runs of the test that is always done.

@@ -14,11 +14,11 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use super::message::{Label, is_poisoned};
-use super::trace::Trace;
 use crate::log::memory::MemoryLog;
 use crate::log::{
     Log, LogError, Polled, Record, StoredRecord, Target, TopicInfo, TopicSpec, Triple,
 };
+use crate::sim::trace::Trace;
 
 /// See the module.
 pub(super) struct Watched {

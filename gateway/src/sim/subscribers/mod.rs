@@ -1,18 +1,15 @@
 //! Storms for subscribers: seeded runs in which subscribers of every kind come and go while the log fails, forgets and
 //! changes, and the gateway is killed. After each run the invariants D1 to D8 are checked against what the log holds and
 //! what each subscriber saw.
-//!
-//! `SIM_SEED` runs one seed (`SIM_RUNS` times), `SIM_RUNS` as many from 0 on. A run that fails prints its seed and what
-//! happened last.
 
 mod check;
 mod subscriber;
 mod trouble;
 
 use std::collections::{HashMap, HashSet};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -21,7 +18,8 @@ use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, sleep};
 
 use super::mortal::Mortal;
-use super::storm::trace::Trace;
+use super::seeds::run_all;
+use super::trace::Trace;
 use super::{MAP, Sim, record, triple};
 use crate::config::{Config, Limits};
 use crate::log::memory::{Chances, MemoryLog};
@@ -41,8 +39,6 @@ const TOPICS: [&str; 4] = ["d/a/x", "d/b/x", "d/c/x", "elsewhere"];
 const RESUME_WINDOW: Duration = Duration::from_secs(6);
 const OUTBOX_BYTES: usize = 2_048;
 const OUTBOX_BYTES_TOTAL: usize = 6_000;
-/// Longer than any run takes that ends by itself.
-const FOREVER: Duration = Duration::from_secs(24 * 3_600);
 
 /// A gateway from its start to its death.
 pub(super) struct Life {
@@ -266,58 +262,13 @@ async fn run(seed: u64, trace: Trace) {
     check::nothing_is_left(&world).await;
 }
 
-/// Runs seed after seed on all cores.
-fn run_all(default_runs: u64) {
-    let number = |name| -> Option<u64> { Some(std::env::var(name).ok()?.parse().unwrap()) };
-    let runs = number("SIM_RUNS");
-    let seed = number("SIM_SEED");
-    let count = runs.unwrap_or(if seed.is_some() { 1 } else { default_runs });
-    let next = AtomicU64::new(0);
-    let failed = AtomicBool::new(false);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(|| {
-                while !failed.load(Ordering::SeqCst) {
-                    let n = next.fetch_add(1, Ordering::SeqCst);
-                    if n >= count {
-                        return;
-                    }
-                    if let Err(panic) = run_one(seed.unwrap_or(n)) {
-                        failed.store(true, Ordering::SeqCst);
-                        resume_unwind(panic);
-                    }
-                }
-            });
-        }
-    });
-}
-
-fn run_one(seed: u64) -> std::thread::Result<()> {
-    let trace = Trace::default();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    let running = async {
-        let run = tokio::time::timeout(FOREVER, run(seed, trace.clone()));
-        run.await.expect("the run does not end");
-    };
-    let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(running)));
-    if result.is_err() {
-        eprintln!("{trace}failed with SIM_SEED={seed}");
-    }
-    result
-}
-
 #[test]
 fn d1_to_d8_hold_in_short_storms() {
-    run_all(RUNS);
+    run_all(RUNS, run);
 }
 
 #[test]
 #[ignore = "takes many minutes"]
 fn d1_to_d8_hold_in_many_storms() {
-    run_all(MANY_RUNS);
+    run_all(MANY_RUNS, run);
 }
