@@ -44,25 +44,24 @@ impl Lanes {
 }
 
 impl Ingest {
-    /// One lock for all lanes: it is held for two map operations, and gives the order in which publishes to a topic
+    /// One lock for all lanes: it is held for one look into a map, and gives the order in which publishes to a topic
     /// that is still being looked up go to its lanes.
     pub(super) fn enqueue(self: &Arc<Self>, resolution: &Resolution, entry: Entry) {
         let target = &resolution.target;
         let mut all = self.lanes.lock();
-        if !all.contains_key(target) {
-            let (rule, plan) = (resolution.rule, &resolution.plan);
-            let lanes = match self.targets.known(target) {
-                Some(info) => Lanes::known(self.lanes_for(info.partitions), rule, plan.clone()),
-                None => {
-                    self.look_up(target.clone(), rule, plan.clone(), Vec::new());
-                    Lanes::Pending(VecDeque::new())
-                }
-            };
-            all.insert(target.clone(), lanes);
-        }
         if let Some(lanes) = all.get_mut(target) {
-            self.add(target, lanes, entry);
+            return self.add(target, lanes, entry);
         }
+        let (rule, plan) = (resolution.rule, &resolution.plan);
+        let mut lanes = match self.targets.known(target) {
+            Some(info) => Lanes::known(self.lanes_for(info.partitions), rule, plan.clone()),
+            None => {
+                self.look_up(target.clone(), rule, plan.clone(), Vec::new());
+                Lanes::Pending(VecDeque::new())
+            }
+        };
+        self.add(target, &mut lanes, entry);
+        all.insert(target.clone(), lanes);
     }
 
     /// How many lanes a topic with so many partitions has.

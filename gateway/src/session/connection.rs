@@ -64,7 +64,8 @@ pub async fn serve<R, W>(
     let admitted = tokio::select! {
         biased;
         () = context.stopping.cancelled() => return,
-        admitted = gate::admit(&context, &mut incoming, refuse) => admitted,
+        // On the heap while it lasts: what only the beginning or the end of a connection needs is not kept by all that idle.
+        admitted = Box::pin(gate::admit(&context, &mut incoming, refuse)) => admitted,
     };
     let Admitted {
         client,
@@ -72,7 +73,8 @@ pub async fn serve<R, W>(
     } = match admitted {
         Ok(admitted) => admitted,
         Err(refused) => {
-            return turn_away(refused, &counters, incoming.into_stream(), write, peer).await;
+            let turn_away = turn_away(refused, &counters, incoming.into_stream(), write, peer);
+            return Box::pin(turn_away).await;
         }
     };
     let mut connection = Connection::enter(&context, client, peer, max_silence);
@@ -105,16 +107,17 @@ pub async fn serve<R, W>(
                 }
                 writer.flush(true).await
             };
-            let _ = timeout(context.config.shutdown_grace, finish).await;
+            let _ = timeout(context.config.shutdown_grace, Box::pin(finish)).await;
         }
         // What was answered before the end still goes out.
         _ => {
-            let _ = timeout(CLOSE_LIMIT, writer.flush(false)).await;
+            let _ = timeout(CLOSE_LIMIT, Box::pin(writer.flush(false))).await;
         }
     }
     drop(connection);
     if !matches!(ended, Ended::Write(_)) {
-        writer::close(incoming.into_stream(), writer.into_stream(), CLOSE_LIMIT).await;
+        let (read, write) = (incoming.into_stream(), writer.into_stream());
+        Box::pin(writer::close(read, write, CLOSE_LIMIT)).await;
     }
 }
 
@@ -236,12 +239,17 @@ impl Connection {
     async fn read<R: AsyncRead + Unpin>(&mut self, incoming: &mut Incoming<R>) -> Ended {
         let window = self.context.config.limits.receive_window;
         let mut heard = Instant::now();
+        let mut has_listened = true;
         loop {
             let packet = match incoming.packet() {
                 Ok(packet) => packet,
                 Err(violation) => return Ended::Violation(violation),
             };
             let Some(packet) = packet else {
+                // The end of a time in which we did not listen: the client's clock begins anew.
+                if !std::mem::replace(&mut has_listened, true) {
+                    heard = Instant::now();
+                }
                 let more = incoming.more();
                 let read = match self.max_silence {
                     Some(max_silence) => match timeout_at(heard + max_silence, more).await {
@@ -264,7 +272,8 @@ impl Connection {
                     }
                 }
                 Packet::PubAck(id) => self.outbox.acknowledge(id, Instant::now()),
-                Packet::Subscribe(subscribe) => self.subscribe(subscribe).await,
+                // Rare, and its future large.
+                Packet::Subscribe(subscribe) => Box::pin(self.subscribe(subscribe)).await,
                 Packet::Unsubscribe(unsubscribe) => self.unsubscribe(&unsubscribe),
                 Packet::PingReq => {
                     self.outbox.control(encode::pingresp);
@@ -275,8 +284,7 @@ impl Connection {
             }
             self.publisher.below(window).await;
             self.outbox.control_below(MAX_CONTROL_BYTES).await;
-            // Also the end of a time in which we did not listen: the client's clock begins anew.
-            heard = Instant::now();
+            has_listened = false;
         }
     }
 

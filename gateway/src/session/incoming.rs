@@ -10,7 +10,7 @@ use crate::config::Limits;
 use crate::wire::{Decoder, Packet, Violation};
 
 /// The least room that a read gets. An idle connection holds about this much.
-const MIN_READ: usize = 1_024;
+const MIN_READ: usize = 256;
 /// The most: enough that a busy connection is read in few calls.
 const MAX_READ: usize = 65_536;
 

@@ -74,6 +74,10 @@ impl Context {
     /// The role in `place`. It comes a moment after the listener when the runtime starts, and goes and comes when its
     /// connector is restarted; many clients do not ask again after a refusal, so it is waited for.
     async fn role<T>(&self, place: &ArcSwapOption<T>) -> Option<Arc<T>> {
+        // Nearly always, and for each PUBLISH.
+        if let Some(role) = place.load_full() {
+            return Some(role);
+        }
         let wait = async {
             loop {
                 let added = self.role_added.notified();

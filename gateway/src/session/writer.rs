@@ -4,7 +4,9 @@
 //! its middle: what was taken stays with the [`Writer`], which goes on where it stopped; a QoS 0 copy is done only after
 //! its write; a stream that takes nothing at all for the stall limit is given up.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,13 +87,17 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         while let Some(rest) = self.taken.pieces.get(self.written..)
             && !rest.is_empty()
         {
-            let mut slices = [IoSlice::new(&[]); MAX_PIECES];
-            let count = rest.len().min(MAX_PIECES);
-            for (slice, piece) in slices.iter_mut().zip(rest) {
-                *slice = IoSlice::new(piece);
-            }
-            // A write that is dropped while it waits has written nothing.
-            let write = self.stream.write_vectored(&slices[..count]);
+            let stream = &mut self.stream;
+            // A write that is dropped while it waits has written nothing. The slices are made anew whenever it is polled: in
+            // the task they would take 1 KiB of each connection.
+            let write = poll_fn(|context| {
+                let mut slices = [IoSlice::new(&[]); MAX_PIECES];
+                let count = rest.len().min(MAX_PIECES);
+                for (slice, piece) in slices.iter_mut().zip(rest) {
+                    *slice = IoSlice::new(piece);
+                }
+                Pin::new(&mut *stream).poll_write_vectored(context, &slices[..count])
+            });
             let written = timeout(self.stall, write).await.map_err(|_| {
                 io::Error::new(
                     io::ErrorKind::TimedOut,
