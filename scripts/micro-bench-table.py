@@ -43,11 +43,11 @@ def main():
         json.dump(rows, file, indent=1)
         file.write("\n")
     compared = any(each["before_per_operation"] for each in rows)
-    print("| step | what | case | instructions per operation |" + (" before | change |" if compared else ""))
-    print("|---|---|---|---|" + ("---|---|" if compared else ""))
+    print("| step | what | case | operations | instructions per operation |" + (" before | change |" if compared else ""))
+    print("|---|---|---|---|---|" + ("---|---|" if compared else ""))
     for each in rows:
         now, before = each["instructions_per_operation"], each["before_per_operation"]
-        line = f"| {words(each['step'])} | {words(each['what'])} | {words(each['case'])} | {now:,.0f} |"
+        line = f"| {words(each['step'])} | {words(each['what'])} | {words(each['case'])} | {each['operations']:,} | {now:,.0f} |"
         if compared and before:
             line += f" {before:,.0f} | {(now / before - 1) * 100:+.1f} % |"
         elif compared:
