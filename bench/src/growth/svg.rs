@@ -87,11 +87,11 @@ fn draw_panel<'a>(panel: &Panel, axis: &str, area: &Area<'a>) -> Drawn<'a> {
         .log_scale()
         .with_key_points(values.clone());
     let top = top(panel);
-    let (text, small) = (font(13), font(11));
+    let (text, small) = (font(16), font(14));
     let mut chart = ChartBuilder::on(area)
         .margin(MARGIN)
         .margin_top(34)
-        .x_label_area_size(40)
+        .x_label_area_size(44)
         .y_label_area_size(56)
         .build_cartesian_2d(horizontal, 0.0..top)?;
     chart
@@ -138,7 +138,7 @@ fn draw_panel<'a>(panel: &Panel, axis: &str, area: &Area<'a>) -> Drawn<'a> {
         let end = small.color(&colour).pos(Pos::new(HPos::Right, VPos::Top));
         area.draw(&Text::new(name.to_owned(), (right, 12), end))?;
         // About the width of what was written, and a gap.
-        right -= 7 * i32::try_from(name.chars().count()).unwrap_or(0) + 8;
+        right -= 8 * i32::try_from(name.chars().count()).unwrap_or(0) + 8;
         Ok(())
     };
     if panel.bound.is_some() {
