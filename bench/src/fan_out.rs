@@ -309,7 +309,7 @@ fn resident_bytes(pid: u32) -> Option<u64> {
 }
 
 /// How much processor time a process has used.
-fn processor_time(pid: u32) -> Option<Duration> {
+pub(crate) fn processor_time(pid: u32) -> Option<Duration> {
     // In ticks of a hundredth of a second, on every Linux that there is (USER_HZ).
     const TICK: Duration = Duration::from_millis(10);
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

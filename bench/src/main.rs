@@ -1,8 +1,9 @@
 //! Measures the MQTT gateway.
 //!
 //! `bench ingest` starts a server and the gateway and compares the gateway with Iggy's own SDK; `bench fan-out` measures what
-//! one message to many subscribers costs, here or with another server; `bench publish` is the load driver alone, for any
-//! MQTT 3.1.1 server. How and why: `docs/performance.md`.
+//! one message to many subscribers costs, here or with another server; `bench growth` measures how that grows with
+//! connections, rules, topics, partitions and subscribers; `bench publish` is the load driver alone, for any MQTT 3.1.1
+//! server. How and why: `docs/performance.md`.
 //!
 //! Always holds: a run is bounded in time and in messages, uses loopback only unless it is told an address, and ends what it
 //! started. What a run found goes to standard output, what happens meanwhile to standard error.
@@ -20,6 +21,7 @@ use serde_json::json;
 mod append_counter;
 mod driver;
 mod fan_out;
+mod growth;
 mod ingest;
 mod interrupt;
 mod machine;
@@ -48,6 +50,11 @@ enum Command {
     Ingest(IngestArgs),
     /// Measures one publisher and many subscribers, with a gateway that is started here or with another MQTT server.
     FanOut(FanOutArgs),
+    /// Measures how the cost of a message grows with connections, rules, topics, partitions and subscribers.
+    ///
+    /// In the sandbox, or with IGGY_SERVER_BIN (and IGGY_CONNECTORS_BIN) on a real Iggy server (and in the official
+    /// connectors runtime).
+    Growth(growth::GrowthArgs),
     /// Publishes to an MQTT server and prints what it measured as JSON.
     Publish(PublishArgs),
 }
@@ -192,6 +199,9 @@ enum Failure {
     /// The measurement of fan-out.
     #[error(transparent)]
     FanOut(#[from] fan_out::FanOutError),
+    /// The measurement of growth.
+    #[error(transparent)]
+    Growth(#[from] growth::GrowthError),
     /// The driver.
     #[error(transparent)]
     Driver(#[from] driver::DriverError),
@@ -220,6 +230,7 @@ fn main() -> ExitCode {
         .and_then(|()| match &cli.command {
             Command::Ingest(args) => ingest(args),
             Command::FanOut(args) => fan_out(args),
+            Command::Growth(args) => growth(args),
             Command::Publish(args) => publish(args),
         });
     match done {
@@ -304,6 +315,19 @@ fn fan_out(args: &FanOutArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+fn growth(args: &growth::GrowthArgs) -> Result<(), Failure> {
+    let programs = Programs {
+        iggy_server: program("IGGY_SERVER_BIN")?,
+        iggy_connectors: program("IGGY_CONNECTORS_BIN")?,
+        ..own_programs(&args.sandbox, &args.plugin)?
+    };
+    Ok(growth::execute(
+        args,
+        &programs,
+        beside("bench-growth.json"),
+    )?)
+}
+
 /// The sandbox and the plugin of this workspace.
 fn own_programs(sandbox: &Option<PathBuf>, plugin: &Option<PathBuf>) -> Result<Programs, Failure> {
     let sandbox = sandbox.clone().unwrap_or_else(|| beside("sandbox"));
@@ -347,6 +371,7 @@ fn publish(args: &PublishArgs) -> Result<(), Failure> {
     let outcome = driver::publish(&Workload {
         address: args.address,
         topic: args.topic.clone(),
+        topics: 1,
         qos: match args.qos {
             0 => QoS::AtMostOnce,
             _ => QoS::AtLeastOnce,

@@ -19,7 +19,10 @@ const READ_BYTES: usize = 64 * 1024;
 pub(super) struct Client {
     number: usize,
     socket: mio::net::TcpStream,
-    template: PublishTemplate,
+    /// One for each of its topics, which take turns.
+    templates: Vec<PublishTemplate>,
+    /// Whose turn it is.
+    turn: usize,
     qos: QoS,
     window: usize,
     /// With QoS 1 each message's packet id and the time at which it was sent, oldest first. With QoS 0 nothing.
@@ -54,12 +57,21 @@ impl Client {
             _ => return Err(DriverError::Unexpected(connack.to_vec())),
         }
         socket.set_nonblocking(true)?;
-        let topic = format!("{}/{number}", workload.topic);
         let payload = vec![b'x'; workload.payload];
+        let acknowledged = workload.qos == QoS::AtLeastOnce;
+        let template = |topic: &str| PublishTemplate::new(topic, acknowledged, &payload);
+        let topic = format!("{}/{number}", workload.topic);
+        let templates = match workload.topics {
+            0 | 1 => vec![template(&topic)],
+            topics => (1..=topics)
+                .map(|place| template(&format!("{topic}/{place}")))
+                .collect(),
+        };
         Ok(Self {
             number,
             socket: mio::net::TcpStream::from_std(socket),
-            template: PublishTemplate::new(&topic, workload.qos == QoS::AtLeastOnce, &payload),
+            templates,
+            turn: 0,
             qos: workload.qos,
             window: usize::from(workload.window.max(1)),
             in_flight: VecDeque::new(),
@@ -158,7 +170,10 @@ impl Client {
             // 0 is no packet id; the window is smaller than what is left, so an id is free again when its turn comes,
             // unless the server acknowledges out of order by a whole round.
             self.last_id = self.last_id.checked_add(1).unwrap_or(1);
-            self.template.write(self.last_id, &mut self.out);
+            if let Some(template) = self.templates.get(self.turn) {
+                template.write(self.last_id, &mut self.out);
+            }
+            self.turn = (self.turn + 1) % self.templates.len();
             if self.qos == QoS::AtLeastOnce {
                 self.in_flight.push_back((self.last_id, now));
             }

@@ -46,8 +46,10 @@ pub(crate) enum QoS {
 pub(crate) struct Workload {
     /// The server.
     pub(crate) address: SocketAddr,
-    /// Client N publishes to `TOPIC/N`.
+    /// Client N publishes to `TOPIC/N`, or in turn to `TOPIC/N/1`, `TOPIC/N/2` and so on if it has several topics.
     pub(crate) topic: String,
+    /// How many topics each client has; at least 1.
+    pub(crate) topics: u32,
     /// The quality of service of all messages.
     pub(crate) qos: QoS,
     /// How many clients there are.
@@ -120,35 +122,79 @@ pub(crate) enum DriverError {
 /// # Errors
 /// See [`DriverError`].
 pub(crate) fn publish(workload: &Workload) -> Result<Outcome, DriverError> {
-    let mut poll = Poll::new()?;
-    let mut clients = Vec::with_capacity(usize::from(workload.clients));
-    for number in 0..usize::from(workload.clients) {
-        let mut client = Client::connect(workload, number)?;
-        poll.registry().register(
-            client.socket(),
-            Token(number),
-            Interest::READABLE | Interest::WRITABLE,
-        )?;
-        clients.push(client);
+    let mut publishers = Publishers::connect(workload)?;
+    let outcome = publishers.run(workload.limit)?;
+    publishers.disconnect();
+    Ok(outcome)
+}
+
+/// Connected clients that have published nothing yet: for whoever measures the publishing without the connecting.
+#[derive(Debug)]
+pub(crate) struct Publishers {
+    poll: Poll,
+    clients: Vec<Client>,
+}
+
+impl Publishers {
+    /// Connects the clients.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub(crate) fn connect(workload: &Workload) -> Result<Self, DriverError> {
+        let poll = Poll::new()?;
+        let mut clients = Vec::with_capacity(usize::from(workload.clients));
+        for number in 0..usize::from(workload.clients) {
+            let mut client = Client::connect(workload, number)?;
+            poll.registry().register(
+                client.socket(),
+                Token(number),
+                Interest::READABLE | Interest::WRITABLE,
+            )?;
+            clients.push(client);
+        }
+        Ok(Self { poll, clients })
     }
-    let mut run = Run {
-        left: workload.limit.messages,
-        end: None,
-        confirmed: 0,
-        last: None,
-        latencies: Latencies::new(),
-    };
-    let start = Instant::now();
-    run.end = start.checked_add(workload.limit.duration);
-    for client in &mut clients {
-        client.go_on(&mut run)?;
+
+    /// Lets them publish until the limit, and waits for what is unconfirmed.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub(crate) fn run(&mut self, limit: Limit) -> Result<Outcome, DriverError> {
+        let Self { poll, clients } = self;
+        let start = Instant::now();
+        let mut run = Run {
+            left: limit.messages,
+            end: start.checked_add(limit.duration),
+            confirmed: 0,
+            last: None,
+            latencies: Latencies::new(),
+        };
+        publish_all(poll, clients, &mut run)?;
+        Ok(Outcome {
+            messages: run.confirmed,
+            elapsed: run.last.map_or(Duration::ZERO, |last| last - start),
+            latencies: run.latencies,
+        })
+    }
+
+    /// Sends DISCONNECTs.
+    pub(crate) fn disconnect(mut self) {
+        for client in &mut self.clients {
+            client.disconnect();
+        }
+    }
+}
+
+fn publish_all(poll: &mut Poll, clients: &mut [Client], run: &mut Run) -> Result<(), DriverError> {
+    for client in &mut *clients {
+        client.go_on(run)?;
     }
     let mut events = Events::with_capacity(EVENTS);
     let mut heard = Instant::now();
     loop {
         let unconfirmed: usize = clients.iter().map(Client::unconfirmed).sum();
         if unconfirmed == 0 && run.is_over(Instant::now()) {
-            break;
+            return Ok(());
         }
         // Without an event there is nothing to do but to look at the clock.
         loop {
@@ -173,20 +219,12 @@ pub(crate) fn publish(workload: &Workload) -> Result<Outcome, DriverError> {
         for event in &events {
             if let Some(client) = clients.get_mut(event.token().0) {
                 if event.is_readable() {
-                    client.read(&mut run)?;
+                    client.read(run)?;
                 }
-                client.go_on(&mut run)?;
+                client.go_on(run)?;
             }
         }
     }
-    for client in &mut clients {
-        client.disconnect();
-    }
-    Ok(Outcome {
-        messages: run.confirmed,
-        elapsed: run.last.map_or(Duration::ZERO, |last| last - start),
-        latencies: run.latencies,
-    })
 }
 
 /// What all clients of a run share.

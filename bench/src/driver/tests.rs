@@ -1,9 +1,10 @@
 //! The driver against servers of a few lines.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::*;
@@ -27,6 +28,8 @@ struct Seen {
     publishes: AtomicU64,
     /// The most publishes of one client that were unacknowledged at once.
     deepest: AtomicUsize,
+    /// How many publishes each topic got.
+    topics: Mutex<BTreeMap<String, u64>>,
 }
 
 fn serve(manner: Manner) -> (SocketAddr, Arc<Seen>) {
@@ -71,6 +74,8 @@ fn converse(mut socket: TcpStream, manner: Manner, seen: &Seen) {
                 }
                 seen.publishes.fetch_add(1, Ordering::SeqCst);
                 let topic = usize::from(rest[1]);
+                let name = String::from_utf8(rest[2..2 + topic].to_vec()).unwrap();
+                *seen.topics.lock().unwrap().entry(name).or_default() += 1;
                 waiting.push([rest[2 + topic], rest[3 + topic]]);
                 seen.deepest.fetch_max(waiting.len(), Ordering::SeqCst);
             }
@@ -99,6 +104,7 @@ fn workload(address: SocketAddr, qos: QoS) -> Workload {
     Workload {
         address,
         topic: "t".to_owned(),
+        topics: 1,
         qos,
         clients: 3,
         window: 7,
@@ -145,6 +151,32 @@ fn a_run_ends_when_its_time_is_over() {
     let outcome = publish(&workload).unwrap();
     assert!(outcome.messages > 0);
     assert_eq!(seen.publishes.load(Ordering::SeqCst), outcome.messages);
+}
+
+#[test]
+fn the_topics_of_a_client_take_turns() {
+    let (address, seen) = serve(Manner::Backwards);
+    let mut workload = workload(address, QoS::AtLeastOnce);
+    workload.clients = 2;
+    workload.topics = 3;
+    let mut publishers = Publishers::connect(&workload).unwrap();
+    let limit = |messages| Limit {
+        messages,
+        ..workload.limit
+    };
+    // Less than a window of one client: the other one has nothing to send.
+    publishers.run(limit(4)).unwrap();
+    let named = |topics: &[(&str, u64)]| -> BTreeMap<String, u64> {
+        let owned = |&(name, count): &(&str, u64)| (name.to_owned(), count);
+        topics.iter().map(owned).collect()
+    };
+    let first = named(&[("t/0/1", 2), ("t/0/2", 1), ("t/0/3", 1)]);
+    assert_eq!(*seen.topics.lock().unwrap(), first);
+    // And go on where they were.
+    publishers.run(limit(2)).unwrap();
+    let then = named(&[("t/0/1", 2), ("t/0/2", 2), ("t/0/3", 2)]);
+    assert_eq!(*seen.topics.lock().unwrap(), then);
+    publishers.disconnect();
 }
 
 #[test]

@@ -185,6 +185,7 @@ impl<'a> Deployment<'a> {
         let outcome = driver::publish(&Workload {
             address: host.mqtt(),
             topic: plan.topic(),
+            topics: 1,
             qos: QoS::AtLeastOnce,
             clients,
             window,

@@ -1,8 +1,9 @@
 //! The connector host with the gateway: the sandbox's, or the official runtime.
 //!
 //! Always holds: both get the same files, which say nothing but addresses, credentials, the topic map, that a message
-//! which cannot be stored ends its connection, and so the measurement, that all clients may come from one address, and that
-//! nothing is left over from the host before; everything else is at the gateway's defaults. A host is ready when both of its
+//! which cannot be stored ends its connection, and so the measurement, that all clients may come from one address, that
+//! nothing is left over from the host before, and what a measurement says itself; everything else is at the gateway's
+//! defaults. A host is ready when both of its
 //! connectors run.
 
 use std::net::SocketAddr;
@@ -15,6 +16,17 @@ use super::http::{self, Reply};
 use super::process::Process;
 use super::topics::Topic;
 use super::{PASSWORD, Programs, STREAM, StackError, USER, make_folder, ports, wait, write};
+
+/// What a measurement says itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Files<'a> {
+    /// The Iggy topic that the runtime's own producer is made for.
+    pub(crate) entry: &'a str,
+    /// The topic map.
+    pub(crate) topic_map: &'a str,
+    /// Lines for the table `limits` of the gateway's file.
+    pub(crate) limits: &'a str,
+}
 
 /// A running host.
 #[derive(Debug)]
@@ -36,6 +48,27 @@ impl Host {
         gateway_iggy: SocketAddr,
         topics: &[Topic],
     ) -> Result<Self, StackError> {
+        // The runtime opens a producer of its own, which is never used, for the stream of the entry.
+        let entry = topics.first().map_or("unmapped", |topic| &topic.name);
+        let files = Files {
+            entry,
+            topic_map: &topic_map(topics),
+            limits: "",
+        };
+        Self::start_with(programs, folder, iggy, gateway_iggy, &files)
+    }
+
+    /// The same with files of the measurement's own.
+    ///
+    /// # Errors
+    /// See [`StackError`].
+    pub(crate) fn start_with(
+        programs: &Programs,
+        folder: &Path,
+        iggy: SocketAddr,
+        gateway_iggy: SocketAddr,
+        files: &Files<'_>,
+    ) -> Result<Self, StackError> {
         let mqtt = ports::free_address()?;
         let api = ports::free_address()?;
         let connectors = folder.join("connectors");
@@ -44,13 +77,12 @@ impl Host {
         write(&config, &runtime_file(folder, iggy, api))?;
         write(
             &folder.join("gateway.toml"),
-            &gateway_file(mqtt, gateway_iggy),
+            &gateway_file(mqtt, gateway_iggy, files.limits),
         )?;
-        write(&folder.join("topic-map.toml"), &topic_map(topics))?;
-        // The runtime opens a producer of its own, which is never used, for the stream of the entry.
-        let first = topics.first().map_or("unmapped", |topic| &topic.name);
+        write(&folder.join("topic-map.toml"), files.topic_map)?;
+        let entry = files.entry;
         let streams =
-            format!("[[streams]]\nstream = '{STREAM}'\ntopic = '{first}'\nschema = 'raw'");
+            format!("[[streams]]\nstream = '{STREAM}'\ntopic = '{entry}'\nschema = 'raw'");
         for (kind, streams) in [("source", streams.as_str()), ("sink", "streams = []")] {
             let file = connector_file(kind, streams, &programs.plugin, folder);
             write(&connectors.join(format!("{kind}.toml")), &file)?;
@@ -158,7 +190,7 @@ fn runtime_file(folder: &Path, iggy: SocketAddr, api: SocketAddr) -> String {
     )
 }
 
-fn gateway_file(mqtt: SocketAddr, iggy: SocketAddr) -> String {
+fn gateway_file(mqtt: SocketAddr, iggy: SocketAddr, limits: &str) -> String {
     format!(
         "listen = '{mqtt}'\n\
          topic_map = 'topic-map.toml'\n\
@@ -169,7 +201,8 @@ fn gateway_file(mqtt: SocketAddr, iggy: SocketAddr) -> String {
          \n\
          [limits]\n\
          max_connections_per_address = 10_000\n\
-         resume_window = '0s'\n"
+         resume_window = '0s'\n\
+         {limits}"
     )
 }
 
