@@ -85,7 +85,7 @@ impl Workload {
             publish(50, 20),
             Self::Publish {
                 clients: 50,
-                window: 1_000,
+                window: 20,
                 rate: Some(10_000.0),
             },
         ];

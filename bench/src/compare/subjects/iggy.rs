@@ -21,15 +21,27 @@ pub(in crate::compare) fn subjects(own: &Programs) -> Vec<Subject> {
         iggy_connectors: None,
         ..own.clone()
     };
-    let mut gateways = vec![(Kind::Sandbox, "in the sandbox".to_owned(), sandbox.clone())];
+    let mut gateways = vec![(Kind::Sandbox, sandbox.describe(), sandbox.clone())];
     if let Some(server) = &own.iggy_server {
-        let version = format!("{}, {}", own.describe(), version(server, "--version"));
+        let version = format!(
+            "{}, server {}",
+            own.describe(),
+            version(server, "--version")
+        );
         gateways.insert(0, (Kind::Gateway, version, own.clone()));
     }
     // The ceiling is that of the server that counts.
-    let sdk = gateways
-        .first()
-        .map(|(_, version, programs)| (Kind::Sdk, version.clone(), programs.clone()));
+    let sdk = gateways.first().map(|(_, version, programs)| {
+        (
+            Kind::Sdk,
+            format!("Iggy's SDK ({version})"),
+            programs.clone(),
+        )
+    });
+    let gateways: Vec<_> = gateways
+        .into_iter()
+        .map(|(kind, version, programs)| (kind, format!("gateway ({version})"), programs))
+        .collect();
     gateways
         .into_iter()
         .chain(sdk)
