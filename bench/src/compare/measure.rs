@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use super::subject::{Running, Subject, SubjectError, TOPIC, Used};
+use super::running::{Running, Used};
+use super::subject::{Subject, SubjectError, TOPIC};
 use super::workload::{Primary, Workload};
 use crate::driver::{self, Churn, Crowd, FanOut, Herd, Idle, Limit, QoS};
 use crate::outcome::{LatencySummary, Outcome};
@@ -25,6 +26,9 @@ const CRASH_WINDOW: u16 = 20;
 const SDK_BATCH: usize = 100;
 /// How long 20,000 messages may take.
 const CRASH_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Lines of a subject's output that a failure shows.
+const SHOWN_LINES: usize = 3;
 
 /// How much is measured.
 #[derive(Debug, Clone, Serialize)]
@@ -100,20 +104,47 @@ impl Measured {
     }
 }
 
+/// Why there is no measurement.
+#[derive(Debug)]
+pub(crate) enum Unmeasured {
+    /// The user ended it.
+    Interrupted,
+    /// The reason, with the end of what the subject printed.
+    Failed(String),
+}
+
+impl Unmeasured {
+    fn new(error: &SubjectError, output: &str) -> Self {
+        if error.is_interrupted() {
+            return Self::Interrupted;
+        }
+        Self::Failed(explain(&error.to_string(), output))
+    }
+}
+
+/// What went wrong, with the end of what the subject printed.
+fn explain(error: &str, output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
+    let from = lines.len().saturating_sub(SHOWN_LINES);
+    match lines.get(from..).unwrap_or_default() {
+        [] => error.to_owned(),
+        end => format!("{error}; it printed: {}", end.join("; ")),
+    }
+}
+
 /// Starts the subject in `folder`, measures, and ends it.
 ///
 /// # Errors
-/// See [`SubjectError`], with the end of what the subject printed.
+/// See [`Unmeasured`].
 pub(crate) fn measure(
     workload: &Workload,
     subject: &Subject,
     settings: &Settings,
     folder: &Path,
     runtime: &Runtime,
-) -> Result<Measured, (SubjectError, String)> {
-    let mut running = subject
-        .start(folder, runtime)
-        .map_err(|error| (error.into(), String::new()))?;
+) -> Result<Measured, Unmeasured> {
+    let mut running = Running::start(subject, folder, runtime)
+        .map_err(|error| Unmeasured::new(&error.into(), ""))?;
     let address = running.address();
     let topic = format!("{TOPIC}/x");
     let (payload, limit) = (settings.payload, limit(settings));
@@ -151,7 +182,7 @@ pub(crate) fn measure(
         Workload::Publish { .. } => kept(workload, settings, &mut running, runtime, false),
         Workload::Crash { .. } => kept(workload, settings, &mut running, runtime, true),
     };
-    found.map_err(|error| (error, running.output_end()))
+    found.map_err(|error| Unmeasured::new(&error, &running.output_end()))
 }
 
 /// Publishes what has to be kept, and counts it, after a crash or without.
@@ -294,5 +325,33 @@ fn measured(outcome: &Outcome, before: Used, after: Used) -> Measured {
         bytes_per_connection: None,
         kept: None,
         restart_seconds: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::tests::measured;
+    use super::*;
+
+    #[test]
+    fn a_failure_shows_the_end_of_what_the_subject_printed() {
+        assert_eq!(explain("gone", ""), "gone");
+        assert_eq!(explain("gone", "1\n2\n3\n4"), "gone; it printed: 2; 3; 4");
+    }
+
+    #[test]
+    fn what_was_lost_says_more_than_what_was_not_sent() {
+        let found = |kept, unsent| Measured {
+            kept,
+            unsent,
+            ..measured(1.0)
+        };
+        assert_eq!(found(None, 0).complaint(), None);
+        assert_eq!(found(Some(1_000), 0).complaint(), None);
+        assert_eq!(found(Some(1_001), 0).complaint(), None);
+        let unsent = found(Some(1_000), 7).complaint().unwrap();
+        assert_eq!(unsent, "7 messages were not sent when the time was over");
+        let lost = found(Some(990), 7).complaint().unwrap();
+        assert_eq!(lost, "10 of 1000 acknowledged messages are not there");
     }
 }

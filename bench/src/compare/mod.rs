@@ -13,7 +13,9 @@ use tokio::runtime::Runtime;
 
 mod goals;
 mod measure;
+mod programs;
 mod results;
+mod running;
 mod subject;
 mod subjects;
 mod table;
@@ -22,15 +24,13 @@ mod workload;
 use crate::driver;
 use crate::machine::{self, Machine};
 use crate::stack::Programs;
-use measure::{Settings, measure};
+use measure::{Settings, Unmeasured, measure};
 use results::{Results, Sample};
 use subject::{Kind, Subject};
 use workload::{Workload, is_chosen};
 
 /// Files that the driver and a subject need besides one for each connection.
 const OTHER_FILES: u64 = 200;
-/// Lines of a subject's output that a failure shows.
-const SHOWN_LINES: usize = 3;
 
 /// The command line of the comparison.
 #[derive(Debug, Args)]
@@ -221,8 +221,8 @@ impl Run<'_> {
                 let settings = &self.results.settings;
                 match measure(workload, subject, settings, &folder, self.runtime) {
                     Ok(measured) => Ok(measured),
-                    Err((error, _)) if error.is_interrupted() => return None,
-                    Err((error, output)) => Err(explain(&error.to_string(), &output)),
+                    Err(Unmeasured::Interrupted) => return None,
+                    Err(Unmeasured::Failed(reason)) => Err(reason),
                 }
             }
         };
@@ -262,16 +262,6 @@ impl Run<'_> {
         Some(format!(
             "a process may have {limit} files open here, and {needed} are needed; raise the hard limit (`ulimit -Hn`)"
         ))
-    }
-}
-
-/// Why a measurement failed, with the end of what the subject printed.
-fn explain(error: &str, output: &str) -> String {
-    let lines: Vec<&str> = output.lines().collect();
-    let from = lines.len().saturating_sub(SHOWN_LINES);
-    match lines.get(from..).unwrap_or_default() {
-        [] => error.to_owned(),
-        end => format!("{error}; it printed: {}", end.join("; ")),
     }
 }
 
@@ -325,11 +315,5 @@ mod tests {
             error,
             "no subject is called c; there are: a-plain, a-durable, b-plain"
         );
-    }
-
-    #[test]
-    fn a_failure_shows_the_end_of_what_the_subject_printed() {
-        assert_eq!(explain("gone", ""), "gone");
-        assert_eq!(explain("gone", "1\n2\n3\n4"), "gone; it printed: 2; 3; 4");
     }
 }

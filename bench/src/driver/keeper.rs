@@ -12,6 +12,8 @@ use super::socket::{self, READ_BYTES};
 use super::{DriverError, TICK};
 use crate::interrupt;
 
+/// How long it waits for the server to close after DISCONNECT.
+const LEAVING: Duration = Duration::from_secs(1);
 /// How long it waits for one more message.
 const SILENCE: Duration = Duration::from_secs(8);
 /// How long it takes messages.
@@ -38,7 +40,8 @@ impl Keeper {
         let mut stream = socket::connect(address, &name, Session::Kept)?;
         socket::ask(&mut stream, &packet::subscribe(filter, 1), 5)?;
         stream.write_all(&packet::DISCONNECT)?;
-        // The server closes when it has seen that; a connection that is gone before it did may look like a lost one.
+        // The server closes when it has seen that, if it does.
+        stream.set_read_timeout(Some(LEAVING))?;
         let _ = stream.read(&mut [0]);
         Ok(Self { address, name })
     }

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use tokio::runtime::Runtime;
 
-use crate::compare::subject::{Class, Kind, Subject, TOPIC, version};
+use crate::compare::programs::version;
+use crate::compare::subject::{Class, Kind, Subject, TOPIC};
 use crate::stack::host::Host;
 use crate::stack::server::Server;
 use crate::stack::topics::Topic;

@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::compare::subject::{Class, Found, Kind, Launch, Search, find_program, version};
+use crate::compare::programs::{find_program, version};
+use crate::compare::subject::{Class, Found, Kind, Launch, Search};
 use crate::stack::process::Process;
 use crate::stack::{StackError, write};
 

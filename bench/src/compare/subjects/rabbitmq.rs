@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use crate::compare::subject::{Class, Found, Kind, Launch, Search, find_program, first_version};
+use crate::compare::programs::{find_program, first_version};
+use crate::compare::subject::{Class, Found, Kind, Launch, Search};
 use crate::stack::process::Process;
 use crate::stack::{StackError, ports, write};
 
