@@ -74,12 +74,22 @@ pub(crate) fn judge(results: &Results) -> Vec<Goal> {
         "",
         ratio(load, &commit, &key(Kind::Nats, Class::Plain), RATE),
     ));
-    goals.push(goal(
-        "50 × 20, persisted: messages/s over the best durable broker",
-        Bound::AtLeast(8.0),
-        "",
-        best_durable(results, load).and_then(|best| ratio(load, &persisted, &best, RATE)),
-    ));
+    // Mosquitto's PUBACK does not wait for what it writes now and then, so it is no equal here; without it, and with it.
+    for (what, left_out) in [
+        (
+            "broker whose PUBACK waits for storage",
+            Some(Kind::Mosquitto),
+        ),
+        ("durable flavour of any broker", None),
+    ] {
+        goals.push(goal(
+            &format!("50 × 20, persisted: messages/s over the best {what}"),
+            Bound::AtLeast(8.0),
+            "",
+            best_durable(results, load, left_out)
+                .and_then(|best| ratio(load, &persisted, &best, RATE)),
+        ));
+    }
     for (gateway, name) in [(&commit, "commit"), (&persisted, "persisted")] {
         goals.push(goal(
             &format!("50 × 20, {name}: processor time of the plugin's process for each message"),
@@ -150,10 +160,11 @@ pub(crate) fn judge(results: &Results) -> Vec<Goal> {
 }
 
 /// The broker with a durable flavour that has the highest rate.
-fn best_durable(results: &Results, workload: &str) -> Option<String> {
+fn best_durable(results: &Results, workload: &str, left_out: Option<Kind>) -> Option<String> {
     results
         .subjects
         .iter()
+        .filter(|subject| Some(subject.kind) != left_out)
         .filter(|subject| subject.class == Class::Durable)
         .filter(|subject| !matches!(subject.kind, Kind::Gateway | Kind::Sandbox | Kind::Sdk))
         .filter_map(|subject| {
@@ -263,12 +274,14 @@ mod tests {
         };
         add("sandbox-durable", 799.0);
         add("sdk-durable", 10_000.0);
-        add("mosquitto-durable", 50.0);
-        add("nats-durable", 100.0);
+        add("mosquitto-durable", 100.0);
+        add("nats-durable", 10.0);
         let goals = judge(&results);
-        let goal = find(&goals, "best durable");
+        let goal = find(&goals, "best durable flavour");
         assert_eq!(goal.reached, Some(false));
         assert!((goal.found.unwrap().median - 7.99).abs() < 1e-9);
+        let goal = find(&goals, "waits for storage");
+        assert!((goal.found.unwrap().median - 79.9).abs() < 1e-9);
         assert_eq!(find(&goals, "nats without fsync").reached, None);
         assert_eq!(
             find(&goals, "persisted: processor time").reached,

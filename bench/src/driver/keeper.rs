@@ -132,6 +132,10 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::super::packet::PublishTemplate;
     use super::*;
 
     #[test]
@@ -142,5 +146,56 @@ mod tests {
         }
         seen.add(b"short");
         assert_eq!(seen.count, 2);
+    }
+
+    /// Takes a client's packets, which are shorter than 128 bytes, until it leaves or `enough` of them have come.
+    fn packets(socket: &mut TcpStream, enough: usize) -> Vec<Vec<u8>> {
+        let mut packets = Vec::new();
+        while packets.len() < enough {
+            let mut head = [0; 2];
+            if socket.read_exact(&mut head).is_err() {
+                break;
+            }
+            let mut rest = vec![0; usize::from(head[1])];
+            socket.read_exact(&mut rest).unwrap();
+            packets.push([&head[..], &rest].concat());
+        }
+        packets
+    }
+
+    #[test]
+    fn what_was_kept_comes_back_in_the_same_session_and_is_acknowledged() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let accept = || listener.accept().unwrap().0;
+            let is_clean = |connect: &[u8]| connect[9] & 2 != 0;
+            let mut first = accept();
+            let connect = packets(&mut first, 1).remove(0);
+            first.write_all(&[0x20, 2, 0, 0]).unwrap();
+            let subscribe = packets(&mut first, 1).remove(0);
+            assert_eq!(subscribe, packet::subscribe("a/#", 1));
+            first.write_all(&[0x90, 3, 0, 1, 1]).unwrap();
+            assert_eq!(packets(&mut first, 1), [packet::DISCONNECT]);
+            drop(first);
+            let mut second = accept();
+            assert_eq!(packets(&mut second, 1).remove(0), connect);
+            assert!(!is_clean(&connect));
+            // One of three does not come, one comes twice.
+            let mut out = vec![0x20, 2, 1, 0];
+            let template = PublishTemplate::new("a/b", true, &[0; 10]);
+            for (id, number) in [(7, 0_u64), (8, 2), (9, 2)] {
+                template.write(id, &number.to_be_bytes(), &mut out);
+            }
+            second.write_all(&out).unwrap();
+            let acknowledged: Vec<u8> = packets(&mut second, 3).iter().map(|it| it[3]).collect();
+            // It waits for the third one until the connection ends.
+            drop(second);
+            assert!(is_clean(&packets(&mut accept(), 1).remove(0)));
+            acknowledged
+        });
+        let keeper = Keeper::subscribe(address, "k", "a/#").unwrap();
+        assert_eq!(keeper.collect(3).unwrap(), 2);
+        assert_eq!(server.join().unwrap(), [7, 8, 9]);
     }
 }

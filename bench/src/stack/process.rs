@@ -106,3 +106,43 @@ impl Drop for Process {
         let _ = self.child.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Waits until `is_so`, at most ten seconds.
+    fn wait_until(is_so: impl Fn() -> bool) -> bool {
+        let end = Instant::now() + Duration::from_secs(10);
+        while !is_so() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        is_so()
+    }
+
+    /// Whether a process is there and is more than an entry that nobody has taken note of.
+    fn runs(pid: u32) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
+        state.is_some_and(|state| state != 'Z' && state != 'X')
+    }
+
+    #[test]
+    fn what_a_process_has_started_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & echo $!; wait"]);
+        let process = Process::start("a shell", command, &log).unwrap();
+        let child = || process.output_end().parse::<u32>().ok();
+        assert!(wait_until(|| child().is_some()));
+        let (child, shell) = (child().unwrap(), process.id());
+        assert!(runs(child) && runs(shell));
+        drop(process);
+        assert!(wait_until(|| !runs(child) && !runs(shell)));
+    }
+}
