@@ -107,3 +107,17 @@ fn at_a_fixed_rate_copies_count_from_when_they_were_to_be_sent() {
     // The last of 50 messages is to be sent after 98 ms.
     assert!(outcome.elapsed >= Duration::from_millis(98));
 }
+
+#[test]
+fn at_a_fixed_rate_what_the_window_holds_back_counts_as_late() {
+    let mut plan = plan(serve(None), QoS::AtLeastOnce);
+    plan.rate = Some(1e6);
+    plan.window = 1;
+    let outcome = Crowd::gather(plan).unwrap().run(|| ()).unwrap();
+    // All 50 are to be sent at once and go one after the other, so the last one is as late as the run is long.
+    let longest = outcome.latencies.summary().max;
+    assert!(
+        longest > outcome.elapsed.as_secs_f64() * 1e6 * 0.9,
+        "{longest}"
+    );
+}
