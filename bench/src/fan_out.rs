@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 use crate::driver::{Crowd, DriverError, FanOut, Limit, QoS};
 use crate::machine::{self, Machine};
 use crate::outcome::{Latencies, LatencySummary};
+use crate::process_usage::{processor_time, resident_bytes};
 use crate::report;
 use crate::stack::host::Host;
 use crate::stack::server::{self, Server};
@@ -183,6 +184,7 @@ pub(crate) fn run(
                     subscribers,
                     stuck,
                     window,
+                    rate: None,
                     payload: settings.payload,
                     limit: Limit {
                         messages: settings.messages,
@@ -298,28 +300,6 @@ fn measure(plan: FanOut, pid: Option<u32>) -> Result<Sample, DriverError> {
     })
 }
 
-/// How much memory a process has resident.
-fn resident_bytes(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1_024)
-}
-
-/// How much processor time a process has used.
-pub(crate) fn processor_time(pid: u32) -> Option<Duration> {
-    // In ticks of a hundredth of a second, on every Linux that there is (USER_HZ).
-    const TICK: Duration = Duration::from_millis(10);
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything; utime and stime are the 12th and 13th fields behind it.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_whitespace().skip(11);
-    let ticks: u32 = fields.next()?.parse::<u32>().ok()? + fields.next()?.parse::<u32>().ok()?;
-    Some(TICK * ticks)
-}
-
 /// One subscriber and one message at a time, in turn with an append and a poll of the SDK.
 fn compare(settings: &Settings, stack: &Stack<'_>) -> Result<Compared, FanOutError> {
     /// So many messages of each before it is the other's turn.
@@ -339,6 +319,7 @@ fn compare(settings: &Settings, stack: &Stack<'_>) -> Result<Compared, FanOutErr
             subscribers: 1,
             stuck: 0,
             window: 1,
+            rate: None,
             payload: settings.payload,
             limit: Limit {
                 messages: u64::from(turn),
@@ -441,22 +422,4 @@ pub(crate) fn markdown(found: &Found) -> String {
 
 fn kib(bytes: f64) -> String {
     format!("{:.1} KiB", bytes / 1_024.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_figures_of_this_process_are_found() {
-        let pid = std::process::id();
-        assert!(resident_bytes(pid).unwrap() > 100_000);
-        let before = processor_time(pid).unwrap();
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_millis(200) {
-            std::hint::spin_loop();
-        }
-        assert!(processor_time(pid).unwrap() > before);
-        assert_eq!(resident_bytes(u32::MAX), None);
-    }
 }

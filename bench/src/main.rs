@@ -2,8 +2,8 @@
 //!
 //! `bench ingest` starts a server and the gateway and compares the gateway with Iggy's own SDK; `bench fan-out` measures what
 //! one message to many subscribers costs, here or with another server; `bench growth` measures how that grows with
-//! connections, rules, topics, partitions and subscribers; `bench publish` is the load driver alone, for any MQTT 3.1.1
-//! server. How and why: `docs/performance.md`.
+//! connections, rules, topics, partitions and subscribers; `bench compare` puts the gateway beside other brokers;
+//! `bench publish` is the load driver alone, for any MQTT 3.1.1 server. How and why: `docs/performance.md`.
 //!
 //! Always holds: a run is bounded in time and in messages, uses loopback only unless it is told an address, and ends what it
 //! started. What a run found goes to standard output, what happens meanwhile to standard error.
@@ -19,6 +19,7 @@ use clap::{Args, Parser, Subcommand, value_parser};
 use serde_json::json;
 
 mod append_counter;
+mod compare;
 mod driver;
 mod fan_out;
 mod growth;
@@ -26,6 +27,7 @@ mod ingest;
 mod interrupt;
 mod machine;
 mod outcome;
+mod process_usage;
 mod report;
 mod rounds;
 mod sdk;
@@ -55,6 +57,8 @@ enum Command {
     /// In the sandbox, or with IGGY_SERVER_BIN (and IGGY_CONNECTORS_BIN) on a real Iggy server (and in the official
     /// connectors runtime).
     Growth(growth::GrowthArgs),
+    /// Compares the gateway with other MQTT brokers, those that this machine has, and with Iggy's own SDK.
+    Compare(compare::CompareArgs),
     /// Publishes to an MQTT server and prints what it measured as JSON.
     Publish(PublishArgs),
 }
@@ -173,6 +177,9 @@ struct PublishArgs {
     /// Bytes of each message's payload.
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(..=1_000_000))]
     payload: u32,
+    /// Messages that all clients together send in a second. Latencies then count from when a message was to be sent.
+    #[arg(long, value_parser = rate)]
+    rate: Option<f64>,
     /// Ends after so many messages of all clients together ...
     #[arg(long, default_value_t = 1_000_000)]
     messages: u64,
@@ -202,6 +209,12 @@ enum Failure {
     /// The measurement of growth.
     #[error(transparent)]
     Growth(#[from] growth::GrowthError),
+    /// The comparison with others.
+    #[error(transparent)]
+    Compare(#[from] compare::CompareError),
+    /// The user ended it; what was measured is printed.
+    #[error("interrupted")]
+    Interrupted,
     /// The driver.
     #[error(transparent)]
     Driver(#[from] driver::DriverError),
@@ -231,6 +244,7 @@ fn main() -> ExitCode {
             Command::Ingest(args) => ingest(args),
             Command::FanOut(args) => fan_out(args),
             Command::Growth(args) => growth(args),
+            Command::Compare(args) => compare(args),
             Command::Publish(args) => publish(args),
         });
     match done {
@@ -294,11 +308,7 @@ fn fan_out(args: &FanOutArgs) -> Result<(), Failure> {
             address,
             pid: args.pid,
         },
-        None => fan_out::Subject::Gateway(Programs {
-            iggy_server: program("IGGY_SERVER_BIN")?,
-            iggy_connectors: program("IGGY_CONNECTORS_BIN")?,
-            ..own_programs(&args.sandbox, &args.plugin)?
-        }),
+        None => fan_out::Subject::Gateway(all_programs(&args.sandbox, &args.plugin)?),
     };
     let found = fan_out::run(&settings, &subject, &args.data)?;
     let path = match &args.json {
@@ -316,16 +326,29 @@ fn fan_out(args: &FanOutArgs) -> Result<(), Failure> {
 }
 
 fn growth(args: &growth::GrowthArgs) -> Result<(), Failure> {
-    let programs = Programs {
-        iggy_server: program("IGGY_SERVER_BIN")?,
-        iggy_connectors: program("IGGY_CONNECTORS_BIN")?,
-        ..own_programs(&args.sandbox, &args.plugin)?
+    let programs = all_programs(&args.sandbox, &args.plugin)?;
+    let json = beside("bench-growth.json");
+    Ok(growth::execute(args, &programs, json)?)
+}
+
+fn compare(args: &compare::CompareArgs) -> Result<(), Failure> {
+    let programs = all_programs(&args.sandbox, &args.plugin)?;
+    let results = compare::run(args, &programs)?;
+    let path = match &args.json {
+        Some(path) => path.clone(),
+        None => beside("bench-compare.json"),
     };
-    Ok(growth::execute(
-        args,
-        &programs,
-        beside("bench-growth.json"),
-    )?)
+    let text = format!("{:#}\n", compare::json(&results));
+    fs::write(&path, text).map_err(|source| Failure::Json {
+        path: path.clone(),
+        source,
+    })?;
+    println!("{}", compare::markdown(&results));
+    eprintln!("all samples: {}", path.display());
+    if results.interrupted {
+        return Err(Failure::Interrupted);
+    }
+    Ok(())
 }
 
 /// The sandbox and the plugin of this workspace.
@@ -339,6 +362,15 @@ fn own_programs(sandbox: &Option<PathBuf>, plugin: &Option<PathBuf>) -> Result<P
         plugin: existing(plugin)?,
         iggy_server: None,
         iggy_connectors: None,
+    })
+}
+
+/// Those, and what the environment adds.
+fn all_programs(sandbox: &Option<PathBuf>, plugin: &Option<PathBuf>) -> Result<Programs, Failure> {
+    Ok(Programs {
+        iggy_server: program("IGGY_SERVER_BIN")?,
+        iggy_connectors: program("IGGY_CONNECTORS_BIN")?,
+        ..own_programs(sandbox, plugin)?
     })
 }
 
@@ -379,6 +411,7 @@ fn publish(args: &PublishArgs) -> Result<(), Failure> {
         clients: args.clients,
         window: args.window,
         payload: args.payload as usize,
+        rate: args.rate,
         limit: Limit {
             messages: args.messages,
             duration: args.time,
@@ -392,6 +425,7 @@ fn publish(args: &PublishArgs) -> Result<(), Failure> {
         "messages": outcome.messages,
         "seconds": outcome.elapsed.as_secs_f64(),
         "rate": outcome.rate(),
+        "unsent": outcome.unsent,
         "latency_us": outcome.latencies.summary(),
     });
     println!("{found:#}");
@@ -423,6 +457,13 @@ fn duration(text: &str) -> Result<Duration, String> {
     } else {
         Err("must be between 10ms and 1h".to_owned())
     }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|rate| (0.1..=10e6).contains(rate))
+        .ok_or_else(|| "must be between 0.1 and 10,000,000".to_owned())
 }
 
 fn topic(text: &str) -> Result<String, String> {

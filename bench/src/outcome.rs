@@ -87,7 +87,10 @@ pub(crate) struct Outcome {
     pub(crate) messages: u64,
     /// From the first message to the last confirmation.
     pub(crate) elapsed: Duration,
-    /// From the moment at which a message is handed to the operating system to its confirmation.
+    /// At a fixed rate, messages whose time had come and that were not sent before the end.
+    pub(crate) unsent: u64,
+    /// From the moment at which a message is handed to the operating system, or, at a fixed rate, at which it was to be, to
+    /// its confirmation.
     pub(crate) latencies: Latencies,
 }
 
@@ -145,6 +148,7 @@ mod tests {
         let outcome = |messages, millis| Outcome {
             messages,
             elapsed: Duration::from_millis(millis),
+            unsent: 0,
             latencies: Latencies::new(),
         };
         assert!((outcome(500, 250).rate() - 2_000.0).abs() < 1e-6);

@@ -18,6 +18,10 @@ use crate::interrupt;
 use crate::outcome::{Latencies, Outcome};
 use crate::stack::{STREAM, server};
 
+mod deliver;
+
+pub(crate) use deliver::{Delivery, deliver};
+
 /// What the SDK does.
 #[derive(Debug, Clone)]
 pub(crate) struct Producers {
@@ -44,6 +48,9 @@ pub(crate) enum SdkError {
     /// One of the tasks has panicked.
     #[error("a task that appends ended early: {0}")]
     Task(#[from] tokio::task::JoinError),
+    /// Nothing came for too long.
+    #[error("a poll with the SDK gave nothing for too long while messages were missing")]
+    Stalled,
     /// The user wants this to stop.
     #[error("interrupted")]
     Interrupted,
@@ -67,6 +74,7 @@ pub(crate) fn append(producers: &Producers, runtime: &Runtime) -> Result<Outcome
         let mut whole = Outcome {
             messages: 0,
             elapsed: start.elapsed(),
+            unsent: 0,
             latencies: Latencies::new(),
         };
         while let Some(ended) = tasks.join_next().await {
@@ -120,6 +128,7 @@ async fn produce(
     Ok(Outcome {
         messages,
         elapsed: last - start,
+        unsent: 0,
         latencies,
     })
 }

@@ -1,28 +1,24 @@
 //! One publisher: its socket, what it has in flight, and what it still has to write.
 //!
 //! Always holds: all messages that the window allows go out in one write; a latency begins just before that write, so what
-//! the operating system's buffers hold back counts too.
+//! the operating system's buffers hold back counts too, or, at a fixed rate, when the message was to be sent. The payload
+//! begins with the number of the message in the run, as eight bytes, if it is that long.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::time::Instant;
 
-use super::packet::{self, Answer, Answers, PublishTemplate};
-use super::{DriverError, PATIENCE, QoS, Run, Workload};
-
-/// What one read takes at most.
-const READ_BYTES: usize = 64 * 1024;
+use super::packet::{self, Answer, Answers, PublishTemplate, Session};
+use super::socket::{self, READ_BYTES, Socket};
+use super::{DriverError, QoS, Run, Workload};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Client {
-    number: usize,
-    socket: mio::net::TcpStream,
+    socket: Socket,
     /// One for each of its topics, which take turns.
     templates: Vec<PublishTemplate>,
     /// Whose turn it is.
-    turn: usize,
+    topic: usize,
     qos: QoS,
     window: usize,
     /// With QoS 1 each message's packet id and the time at which it was sent, oldest first. With QoS 0 nothing.
@@ -32,31 +28,15 @@ pub(super) struct Client {
     last_id: u16,
     answers: Answers,
     buffer: Vec<u8>,
-    out: Vec<u8>,
-    written: usize,
+    /// At a fixed rate the number of its next message in the schedule of all clients, and how many clients share that.
+    turn: u64,
+    clients: u64,
 }
 
 impl Client {
     /// Connects and waits for the CONNACK.
     pub(super) fn connect(workload: &Workload, number: usize) -> Result<Self, DriverError> {
-        let address = workload.address;
-        let failed = |source| DriverError::Connect { address, source };
-        let mut socket = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
-        socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        // The process id tells runs apart that go on at the same time.
-        let client_id = format!("bench-{}-{number}", std::process::id());
-        socket.write_all(&packet::connect(&client_id))?;
-        let mut connack = [0; 4];
-        socket.read_exact(&mut connack).map_err(failed)?;
-        let mut answers = Answers::default();
-        answers.add(&connack);
-        match answers.next()? {
-            Some(Answer::ConnAck(0)) => {}
-            Some(Answer::ConnAck(code)) => return Err(DriverError::Refused(code)),
-            _ => return Err(DriverError::Unexpected(connack.to_vec())),
-        }
-        socket.set_nonblocking(true)?;
+        let stream = socket::connect(workload.address, &number.to_string(), Session::Clean)?;
         let payload = vec![b'x'; workload.payload];
         let acknowledged = workload.qos == QoS::AtLeastOnce;
         let template = |topic: &str| PublishTemplate::new(topic, acknowledged, &payload);
@@ -68,24 +48,23 @@ impl Client {
                 .collect(),
         };
         Ok(Self {
-            number,
-            socket: mio::net::TcpStream::from_std(socket),
+            socket: Socket::new(stream, number)?,
             templates,
-            turn: 0,
+            topic: 0,
             qos: workload.qos,
             window: usize::from(workload.window.max(1)),
             in_flight: VecDeque::new(),
             burst: None,
             last_id: 0,
-            answers,
+            answers: Answers::default(),
             buffer: vec![0; READ_BYTES],
-            out: Vec::new(),
-            written: 0,
+            turn: number as u64,
+            clients: workload.clients.into(),
         })
     }
 
     /// For registering it.
-    pub(super) fn socket(&mut self) -> &mut mio::net::TcpStream {
+    pub(super) fn socket(&mut self) -> &mut Socket {
         &mut self.socket
     }
 
@@ -97,19 +76,15 @@ impl Client {
     /// Takes everything that the socket has.
     pub(super) fn read(&mut self, run: &mut Run) -> Result<(), DriverError> {
         loop {
-            match self.socket.read(&mut self.buffer) {
-                Ok(0) => return Err(DriverError::Closed(self.number)),
-                Ok(length) => {
-                    let now = Instant::now();
-                    self.answers
-                        .add(self.buffer.get(..length).unwrap_or_default());
-                    while let Some(answer) = self.answers.next()? {
-                        self.take(answer, now, run)?;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed(error)),
+            let length = self.socket.read(&mut self.buffer)?;
+            if length == 0 {
+                return Ok(());
+            }
+            let now = Instant::now();
+            self.answers
+                .add(self.buffer.get(..length).unwrap_or_default());
+            while let Some(answer) = self.answers.next()? {
+                self.take(answer, now, run)?;
             }
         }
     }
@@ -144,18 +119,7 @@ impl Client {
         if !run.is_over(now) {
             self.publish(run, now);
         }
-        while let Some(rest) = self.out.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match self.socket.write(rest) {
-                Ok(0) => return Err(DriverError::Closed(self.number)),
-                Ok(length) => self.written += length,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed(error)),
-            }
-        }
-        self.out.clear();
-        self.written = 0;
-        Ok(())
+        self.socket.flush()
     }
 
     fn publish(&mut self, run: &mut Run, now: Instant) {
@@ -164,37 +128,53 @@ impl Client {
             QoS::AtMostOnce if self.burst.is_some() => 0,
             QoS::AtMostOnce => self.window,
         };
-        let count = room.min(usize::try_from(run.left).unwrap_or(usize::MAX));
-        run.left -= count as u64;
-        for _ in 0..count {
+        let mut count = 0;
+        // When the first of them was sent, or was to be sent.
+        let mut begin = now;
+        while count < room && run.left > 0 {
+            let Some(sent) = self.next(run, now) else {
+                break;
+            };
+            if count == 0 {
+                begin = sent;
+            }
+            count += 1;
+            run.left -= 1;
             // 0 is no packet id; the window is smaller than what is left, so an id is free again when its turn comes,
             // unless the server acknowledges out of order by a whole round.
             self.last_id = self.last_id.checked_add(1).unwrap_or(1);
-            if let Some(template) = self.templates.get(self.turn) {
-                template.write(self.last_id, &mut self.out);
+            let head = run.sent.to_be_bytes();
+            run.sent += 1;
+            if let Some(template) = self.templates.get(self.topic) {
+                template.write(self.last_id, &head, &mut self.socket.out);
             }
-            self.turn = (self.turn + 1) % self.templates.len();
+            self.topic = (self.topic + 1) % self.templates.len();
             if self.qos == QoS::AtLeastOnce {
-                self.in_flight.push_back((self.last_id, now));
+                self.in_flight.push_back((self.last_id, sent));
             }
         }
         if self.qos == QoS::AtMostOnce && count > 0 {
-            self.out.extend(packet::PINGREQ);
-            self.burst = Some((count, now));
+            self.socket.out.extend(packet::PINGREQ);
+            self.burst = Some((count, begin));
         }
+    }
+
+    /// From when on the latency of its next message counts; nothing when the time for it has not come.
+    fn next(&mut self, run: &Run, now: Instant) -> Option<Instant> {
+        let Some(schedule) = run.schedule else {
+            return Some(now);
+        };
+        let elapsed = now - run.start;
+        if self.turn >= schedule.due(elapsed) {
+            return None;
+        }
+        let late = elapsed.saturating_sub(schedule.intended(self.turn));
+        self.turn += self.clients;
+        Some(now.checked_sub(late).unwrap_or(now))
     }
 
     /// Sends DISCONNECT, if the socket takes it.
     pub(super) fn disconnect(&mut self) {
-        let _ = self.socket.write(&packet::DISCONNECT);
-    }
-
-    fn failed(&self, error: io::Error) -> DriverError {
-        match error.kind() {
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
-                DriverError::Closed(self.number)
-            }
-            _ => DriverError::Io(error),
-        }
+        self.socket.disconnect();
     }
 }

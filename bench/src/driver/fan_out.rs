@@ -2,25 +2,25 @@
 //!
 //! Always holds: one thread serves all clients; a message is sent only while fewer than the window wait to be delivered to
 //! all subscribers, so what is measured is the server and not a queue before it; each subscriber gets each message once and
-//! in order, or the run fails; a latency begins just before the write of the PUBLISH and ends when the read has returned
-//! that brought the copy.
+//! in order, or the run fails; a latency begins just before the write of the PUBLISH, or, at a fixed rate, when that was to
+//! happen, and ends when the read has returned that brought the copy.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll};
 
-use super::packet::{self, PublishTemplate};
-use super::{DriverError, EVENTS, Limit, PATIENCE, QoS, TICK};
+use super::packet::{self, PublishTemplate, Session};
+use super::schedule::{Alarm, GRACE, Schedule};
+use super::socket::{self, READ_BYTES, Socket};
+use super::{ALARM, DriverError, EVENTS, Limit, PATIENCE, QoS, TICK};
 use crate::interrupt;
 use crate::outcome::{Latencies, Outcome};
 
 /// The number of a message and the time at which it was sent.
 const HEAD: usize = 16;
-/// What one read takes at most.
-const READ_BYTES: usize = 64 * 1024;
 
 /// What is to be done.
 #[derive(Debug, Clone)]
@@ -37,6 +37,8 @@ pub(crate) struct FanOut {
     pub(crate) stuck: u16,
     /// How many messages may be on their way; at least 1.
     pub(crate) window: u16,
+    /// How many messages are published in a second; as many as the window allows when there is none.
+    pub(crate) rate: Option<f64>,
     /// The payload of every message, in bytes; at least 16.
     pub(crate) payload: usize,
     /// When no more messages are published.
@@ -65,10 +67,8 @@ struct Subscriber {
 #[derive(Debug)]
 struct Connection {
     number: usize,
-    socket: mio::net::TcpStream,
+    socket: Socket,
     received: Vec<u8>,
-    out: Vec<u8>,
-    written: usize,
 }
 
 impl Connection {
@@ -80,32 +80,12 @@ impl Connection {
         then: &[u8],
         answer: usize,
     ) -> Result<Self, DriverError> {
-        let failed = |source| DriverError::Connect { address, source };
-        let mut socket = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
-        socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        let client_id = format!("bench-{}-{name}-{number}", std::process::id());
-        socket.write_all(&packet::connect(&client_id))?;
-        let mut connack = [0; 4];
-        socket.read_exact(&mut connack).map_err(failed)?;
-        match connack {
-            [0x20, 2, _, 0] => {}
-            [0x20, 2, _, code] => return Err(DriverError::Refused(code)),
-            _ => return Err(DriverError::Unexpected(connack.to_vec())),
-        }
-        socket.write_all(then)?;
-        let mut answered = vec![0; answer];
-        socket.read_exact(&mut answered).map_err(failed)?;
-        if answered.last().is_some_and(|code| *code == 0x80) {
-            return Err(DriverError::Unexpected(answered));
-        }
-        socket.set_nonblocking(true)?;
+        let mut stream = socket::connect(address, &format!("{name}-{number}"), Session::Clean)?;
+        socket::ask(&mut stream, then, answer)?;
         Ok(Self {
             number,
-            socket: mio::net::TcpStream::from_std(socket),
+            socket: Socket::new(stream, number)?,
             received: Vec::new(),
-            out: Vec::new(),
-            written: 0,
         })
     }
 
@@ -113,42 +93,13 @@ impl Connection {
     fn read(&mut self, buffer: &mut [u8]) -> Result<bool, DriverError> {
         let mut has_read = false;
         loop {
-            match self.socket.read(buffer) {
-                Ok(0) => return Err(DriverError::Closed(self.number)),
-                Ok(length) => {
-                    has_read = true;
-                    let read = buffer.get(..length).unwrap_or_default();
-                    self.received.extend_from_slice(read);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(has_read),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed(error)),
+            let length = self.socket.read(buffer)?;
+            if length == 0 {
+                return Ok(has_read);
             }
-        }
-    }
-
-    /// Writes what the socket takes.
-    fn flush(&mut self) -> Result<(), DriverError> {
-        while let Some(rest) = self.out.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match self.socket.write(rest) {
-                Ok(0) => return Err(DriverError::Closed(self.number)),
-                Ok(length) => self.written += length,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed(error)),
-            }
-        }
-        self.out.clear();
-        self.written = 0;
-        Ok(())
-    }
-
-    fn failed(&self, error: io::Error) -> DriverError {
-        match error.kind() {
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
-                DriverError::Closed(self.number)
-            }
-            _ => DriverError::Io(error),
+            has_read = true;
+            let read = buffer.get(..length).unwrap_or_default();
+            self.received.extend_from_slice(read);
         }
     }
 }
@@ -156,7 +107,8 @@ impl Connection {
 /// What is on its way.
 struct Run {
     begin: Instant,
-    end: Option<Instant>,
+    schedule: Option<Schedule>,
+    alarm: Option<Alarm>,
     published: u64,
     /// The number of the oldest message that not all subscribers have.
     oldest: u64,
@@ -165,6 +117,13 @@ struct Run {
     delivered: u64,
     last: Instant,
     latencies: Latencies,
+}
+
+impl Run {
+    fn planned(&self, plan: &FanOut) -> u64 {
+        self.schedule
+            .map_or(plan.limit.messages, |schedule| schedule.planned())
+    }
 }
 
 impl Crowd {
@@ -179,11 +138,7 @@ impl Crowd {
         let mut subscribers = Vec::with_capacity(usize::from(plan.subscribers));
         for number in 0..usize::from(plan.subscribers) {
             let mut connection = Connection::open(plan.address, "sub", number, &subscribe, 5)?;
-            poll.registry().register(
-                &mut connection.socket,
-                Token(number),
-                Interest::READABLE | Interest::WRITABLE,
-            )?;
+            connection.socket.register(poll.registry(), number)?;
             subscribers.push(Subscriber {
                 connection,
                 next: 0,
@@ -194,11 +149,7 @@ impl Crowd {
             .collect::<Result<_, _>>()?;
         let number = subscribers.len();
         let mut publisher = Connection::open(plan.address, "pub", number, &packet::PINGREQ, 2)?;
-        poll.registry().register(
-            &mut publisher.socket,
-            Token(number),
-            Interest::READABLE | Interest::WRITABLE,
-        )?;
+        publisher.socket.register(poll.registry(), number)?;
         let payload = vec![b'x'; plan.payload.max(HEAD)];
         let template = PublishTemplate::new(&plan.topic, plan.qos == QoS::AtLeastOnce, &payload);
         Ok(Self {
@@ -216,10 +167,18 @@ impl Crowd {
     /// # Errors
     /// See [`DriverError`].
     pub(crate) fn run(mut self, mut look: impl FnMut()) -> Result<Outcome, DriverError> {
+        let alarm = match self.plan.rate {
+            Some(_) => Some(Alarm::new(self.poll.registry(), ALARM)?),
+            None => None,
+        };
         let begin = Instant::now();
         let mut run = Run {
             begin,
-            end: begin.checked_add(self.plan.limit.duration),
+            schedule: self
+                .plan
+                .rate
+                .map(|rate| Schedule::new(rate, self.plan.limit)),
+            alarm,
             published: 0,
             oldest: 0,
             missing: VecDeque::new(),
@@ -255,12 +214,13 @@ impl Crowd {
             for event in &events {
                 let number = event.token().0;
                 match self.subscribers.get_mut(number) {
+                    _ if event.token() == ALARM => {}
                     Some(subscriber) => subscriber.work(&mut run, &mut buffer)?,
                     None => {
                         self.publisher.read(&mut buffer)?;
                         // PUBACKs: that the message was delivered says more.
                         self.publisher.received.clear();
-                        self.publisher.flush()?;
+                        self.publisher.socket.flush()?;
                     }
                 }
             }
@@ -270,40 +230,56 @@ impl Crowd {
             .iter_mut()
             .map(|subscriber| &mut subscriber.connection);
         for connection in everybody.chain([&mut self.publisher]) {
-            let _ = connection.socket.write(&packet::DISCONNECT);
+            connection.socket.disconnect();
         }
         drop(self.stuck);
         Ok(Outcome {
             messages: run.delivered,
             elapsed: run.last - begin,
+            unsent: match run.schedule {
+                Some(schedule) => schedule.planned() - run.published,
+                None => 0,
+            },
             latencies: run.latencies,
         })
     }
 
-    /// Publishes what the window allows; says whether there is more to publish.
+    /// Publishes what the window and the rate allow; says whether there is more to publish.
     fn publish(&mut self, run: &mut Run) -> Result<bool, DriverError> {
-        let now = Instant::now();
-        let is_over =
-            run.published >= self.plan.limit.messages || run.end.is_none_or(|end| now >= end);
-        if is_over {
+        let elapsed = run.begin.elapsed();
+        let planned = run.planned(&self.plan);
+        let end = match run.schedule {
+            Some(_) => self.plan.limit.duration + GRACE,
+            None => self.plan.limit.duration,
+        };
+        if run.published >= planned || elapsed >= end {
             return Ok(false);
         }
+        let due = run.schedule.map_or(planned, |it| it.due(elapsed));
         let window = usize::from(self.plan.window.max(1));
-        while run.missing.len() < window && run.published < self.plan.limit.messages {
-            let sent = u64::try_from(run.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let out = &mut self.publisher.out;
+        while run.missing.len() < window && run.published < due {
+            let sent = match run.schedule {
+                Some(schedule) => schedule.intended(run.published),
+                None => run.begin.elapsed(),
+            };
+            let sent = u64::try_from(sent.as_nanos()).unwrap_or(u64::MAX);
+            let mut head = [0; HEAD];
+            let (number, time) = head.split_at_mut(HEAD / 2);
+            number.copy_from_slice(&run.published.to_be_bytes());
+            time.copy_from_slice(&sent.to_be_bytes());
             let id = u16::try_from(run.published % 65_535 + 1).unwrap_or(1);
-            self.template.write(id, out);
-            let payload = out.len() - self.plan.payload.max(HEAD);
-            if let Some(head) = out.get_mut(payload..payload + HEAD) {
-                let (number, time) = head.split_at_mut(HEAD / 2);
-                number.copy_from_slice(&run.published.to_be_bytes());
-                time.copy_from_slice(&sent.to_be_bytes());
-            }
+            self.template
+                .write(id, &head, &mut self.publisher.socket.out);
             run.published += 1;
             run.missing.push_back(self.subscribers.len());
         }
-        self.publisher.flush()?;
+        self.publisher.socket.flush()?;
+        if let Some((schedule, alarm)) = run.schedule.as_ref().zip(run.alarm.as_ref()) {
+            // When the window is full, a copy that comes wakes it.
+            if let Some(pause) = schedule.pause(elapsed) {
+                alarm.set(pause)?;
+            }
+        }
         Ok(true)
     }
 }
@@ -321,7 +297,7 @@ impl Subscriber {
             }
             self.connection.received = rest.to_vec();
         }
-        self.connection.flush()
+        self.connection.socket.flush()
     }
 
     fn take(
@@ -361,8 +337,8 @@ impl Subscriber {
             run.oldest += 1;
         }
         if let Some(id) = id {
-            self.connection.out.extend([0x40, 2]);
-            self.connection.out.extend(id.to_be_bytes());
+            self.connection.socket.out.extend([0x40, 2]);
+            self.connection.socket.out.extend(id.to_be_bytes());
         }
         Ok(())
     }

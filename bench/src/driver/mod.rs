@@ -7,23 +7,34 @@
 //! With QoS 1 each PUBACK confirms one message. With QoS 0 nothing confirms a message, so a PINGREQ follows each window, and
 //! its PINGRESP says that the server has taken the window; the latency is then that of the window.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 
 use crate::interrupt;
 use crate::outcome::{Latencies, Outcome};
 
+mod churn;
 mod client;
 mod fan_out;
+mod idle;
+mod keeper;
+mod open_files;
 mod packet;
+mod schedule;
+mod socket;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use churn::{Churn, churn};
 use client::Client;
 pub(crate) use fan_out::{Crowd, FanOut};
+pub(crate) use idle::{Herd, Idle};
+pub(crate) use keeper::Keeper;
+pub(crate) use open_files::raise_limit;
+use schedule::{Alarm, GRACE, Schedule};
 
 /// How long nothing at all may come from the server.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,6 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(100);
 /// Events of one wait.
 const EVENTS: usize = 1_024;
+/// Says that messages of a schedule are due.
+const ALARM: Token = Token(usize::MAX - 1);
 
 /// The quality of service of the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +71,8 @@ pub(crate) struct Workload {
     pub(crate) window: u16,
     /// The payload of every message, in bytes.
     pub(crate) payload: usize,
+    /// How many messages all clients together send in a second; as many as the windows allow when there is none.
+    pub(crate) rate: Option<f64>,
     /// When no more messages are sent.
     pub(crate) limit: Limit,
 }
@@ -82,6 +97,11 @@ pub(crate) enum DriverError {
         /// The operating system's reason.
         source: io::Error,
     },
+    /// The limit of open files.
+    #[error(
+        "no more than {0} connections: the limit of open files is reached; raise it (`ulimit -n`, the hard one too)"
+    )]
+    TooManyFiles(usize),
     /// CONNACK with a return code other than 0.
     #[error("the server refused a client with CONNACK return code {0}; its log says why")]
     Refused(u8),
@@ -117,6 +137,12 @@ pub(crate) enum DriverError {
     Io(#[from] io::Error),
 }
 
+/// Whether the server at `address` takes clients.
+pub(crate) fn is_serving(address: SocketAddr) -> bool {
+    socket::connect(address, "probe", packet::Session::Clean)
+        .is_ok_and(|mut stream| stream.write_all(&packet::DISCONNECT).is_ok())
+}
+
 /// Connects the clients, lets them publish, and waits for what is unconfirmed.
 ///
 /// # Errors
@@ -133,6 +159,8 @@ pub(crate) fn publish(workload: &Workload) -> Result<Outcome, DriverError> {
 pub(crate) struct Publishers {
     poll: Poll,
     clients: Vec<Client>,
+    /// See [`Workload::rate`].
+    rate: Option<f64>,
 }
 
 impl Publishers {
@@ -145,14 +173,15 @@ impl Publishers {
         let mut clients = Vec::with_capacity(usize::from(workload.clients));
         for number in 0..usize::from(workload.clients) {
             let mut client = Client::connect(workload, number)?;
-            poll.registry().register(
-                client.socket(),
-                Token(number),
-                Interest::READABLE | Interest::WRITABLE,
-            )?;
+            client.socket().register(poll.registry(), number)?;
             clients.push(client);
         }
-        Ok(Self { poll, clients })
+        let rate = workload.rate;
+        Ok(Self {
+            poll,
+            clients,
+            rate,
+        })
     }
 
     /// Lets them publish until the limit, and waits for what is unconfirmed.
@@ -160,11 +189,22 @@ impl Publishers {
     /// # Errors
     /// See [`DriverError`].
     pub(crate) fn run(&mut self, limit: Limit) -> Result<Outcome, DriverError> {
-        let Self { poll, clients } = self;
+        let Self {
+            poll,
+            clients,
+            rate,
+        } = self;
+        let schedule = rate.map(|rate| Schedule::new(rate, limit));
         let start = Instant::now();
         let mut run = Run {
-            left: limit.messages,
-            end: start.checked_add(limit.duration),
+            start,
+            schedule,
+            sent: 0,
+            left: schedule.map_or(limit.messages, |schedule| schedule.planned()),
+            end: start.checked_add(match schedule {
+                Some(_) => limit.duration + GRACE,
+                None => limit.duration,
+            }),
             confirmed: 0,
             last: None,
             latencies: Latencies::new(),
@@ -173,6 +213,7 @@ impl Publishers {
         Ok(Outcome {
             messages: run.confirmed,
             elapsed: run.last.map_or(Duration::ZERO, |last| last - start),
+            unsent: schedule.map_or(0, |schedule| schedule.planned() - run.sent),
             latencies: run.latencies,
         })
     }
@@ -186,12 +227,33 @@ impl Publishers {
 }
 
 fn publish_all(poll: &mut Poll, clients: &mut [Client], run: &mut Run) -> Result<(), DriverError> {
-    for client in &mut *clients {
-        client.go_on(run)?;
+    let schedule = run.schedule;
+    let alarm = match schedule {
+        Some(_) => Some(Alarm::new(poll.registry(), ALARM)?),
+        None => None,
+    };
+    if schedule.is_none() {
+        for client in &mut *clients {
+            client.go_on(run)?;
+        }
     }
     let mut events = Events::with_capacity(EVENTS);
     let mut heard = Instant::now();
+    let mut served = 0;
     loop {
+        if let Some((schedule, alarm)) = schedule.as_ref().zip(alarm.as_ref()) {
+            let elapsed = run.start.elapsed();
+            // Everybody's message in turn, so a message that is due may be that of a client without an event.
+            if schedule.due(elapsed) > served {
+                served = schedule.due(elapsed);
+                for client in &mut *clients {
+                    client.go_on(run)?;
+                }
+            }
+            if let Some(pause) = schedule.pause(elapsed) {
+                alarm.set(pause)?;
+            }
+        }
         let unconfirmed: usize = clients.iter().map(Client::unconfirmed).sum();
         if unconfirmed == 0 && run.is_over(Instant::now()) {
             return Ok(());
@@ -230,6 +292,9 @@ fn publish_all(poll: &mut Poll, clients: &mut [Client], run: &mut Run) -> Result
 /// What all clients of a run share.
 #[derive(Debug)]
 struct Run {
+    start: Instant,
+    schedule: Option<Schedule>,
+    sent: u64,
     /// How many messages may still be sent.
     left: u64,
     /// When none is sent any more.

@@ -13,12 +13,21 @@ pub(super) const DISCONNECT: [u8; 2] = [0xE0, 0];
 /// The longest packet that a server sends to a publisher: none of them has more than two bytes after the length.
 const LONGEST_REST: usize = 2;
 
-/// CONNECT with a clean session and without keep-alive. The client id must be below 65,536 bytes.
-pub(super) fn connect(client_id: &str) -> Vec<u8> {
+/// What becomes of a client's subscriptions when it leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Session {
+    /// They end, and what an earlier session left is forgotten.
+    Clean,
+    /// They stay, and what comes meanwhile waits for the client.
+    Kept,
+}
+
+/// CONNECT without keep-alive. The client id must be below 65,536 bytes.
+pub(super) fn connect(client_id: &str, session: Session) -> Vec<u8> {
     let mut rest = vec![0, 4];
     rest.extend(b"MQTT");
     // Level 4 is MQTT 3.1.1; the flag is CleanSession; a keep-alive of 0 is none.
-    rest.extend([4, 0x02, 0, 0]);
+    rest.extend([4, if session == Session::Clean { 0x02 } else { 0 }, 0, 0]);
     put_text(&mut rest, client_id);
     packet(0x10, &rest)
 }
@@ -85,6 +94,7 @@ pub(super) struct PublishTemplate {
     bytes: Vec<u8>,
     /// Where the packet id stands; nowhere with QoS 0.
     id_at: Option<usize>,
+    payload_at: usize,
 }
 
 impl PublishTemplate {
@@ -97,12 +107,16 @@ impl PublishTemplate {
         }
         rest.extend(payload);
         let bytes = packet(if acknowledged { 0x32 } else { 0x30 }, &rest);
-        let id_at = acknowledged.then(|| bytes.len() - payload.len() - 2);
-        Self { bytes, id_at }
+        let payload_at = bytes.len() - payload.len();
+        Self {
+            bytes,
+            id_at: acknowledged.then(|| payload_at - 2),
+            payload_at,
+        }
     }
 
-    /// Appends a copy with the packet id `id` to `out`.
-    pub(super) fn write(&self, id: u16, out: &mut Vec<u8>) {
+    /// Appends a copy with the packet id `id` to `out`. The payload begins with `head`, or as much of it as fits.
+    pub(super) fn write(&self, id: u16, head: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
         let place = self
@@ -110,6 +124,10 @@ impl PublishTemplate {
             .and_then(|at| out.get_mut(start + at..start + at + 2));
         if let Some(place) = place {
             place.copy_from_slice(&id.to_be_bytes());
+        }
+        let payload = out.get_mut(start + self.payload_at..).unwrap_or_default();
+        for (place, byte) in payload.iter_mut().zip(head) {
+            *place = *byte;
         }
     }
 }
@@ -196,26 +214,27 @@ mod tests {
     #[test]
     fn connect_has_the_bytes_of_the_standard() {
         assert_eq!(
-            connect("ab"),
+            connect("ab", Session::Clean),
             [
                 0x10, 14, 0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 0, 0, 2, b'a', b'b'
             ]
         );
+        assert_eq!(connect("ab", Session::Kept)[9], 0);
     }
 
     #[test]
     fn a_publish_carries_topic_packet_id_and_payload() {
         let mut out = vec![0xFF];
-        PublishTemplate::new("a/b", true, b"xyz").write(0x1234, &mut out);
+        PublishTemplate::new("a/b", true, b"xyz").write(0x1234, b"X", &mut out);
         assert_eq!(
             out,
             [
-                0xFF, 0x32, 10, 0, 3, b'a', b'/', b'b', 0x12, 0x34, b'x', b'y', b'z'
+                0xFF, 0x32, 10, 0, 3, b'a', b'/', b'b', 0x12, 0x34, b'X', b'y', b'z'
             ]
         );
         let mut out = Vec::new();
-        PublishTemplate::new("a/b", false, b"xyz").write(0x1234, &mut out);
-        assert_eq!(out, [0x30, 8, 0, 3, b'a', b'/', b'b', b'x', b'y', b'z']);
+        PublishTemplate::new("a/b", false, b"xyz").write(0x1234, b"longer", &mut out);
+        assert_eq!(out, [0x30, 8, 0, 3, b'a', b'/', b'b', b'l', b'o', b'n']);
     }
 
     #[test]
@@ -262,7 +281,7 @@ mod tests {
     fn a_publish_is_read_back_when_it_is_whole_and_not_before() {
         let payload = vec![b'x'; 300];
         let mut bytes = Vec::new();
-        PublishTemplate::new("a/b", true, &payload).write(0x1234, &mut bytes);
+        PublishTemplate::new("a/b", true, &payload).write(0x1234, &[], &mut bytes);
         let length = bytes.len();
         bytes.extend([0x30, 4, 0, 1, b't', b'y']);
         for end in 0..length {

@@ -20,6 +20,8 @@ enum Manner {
     Closing,
     /// Acknowledges with a wrong packet id.
     Lying,
+    /// Takes 300 ms before it acknowledges for the first time.
+    Pausing,
 }
 
 /// What a server saw.
@@ -48,6 +50,7 @@ fn serve(manner: Manner) -> (SocketAddr, Arc<Seen>) {
 
 fn converse(mut socket: TcpStream, manner: Manner, seen: &Seen) {
     let mut waiting: Vec<[u8; 2]> = Vec::new();
+    let mut pause = Duration::from_millis(300);
     loop {
         let mut head = [0; 2];
         if socket.read_exact(&mut head).is_err() {
@@ -84,6 +87,9 @@ fn converse(mut socket: TcpStream, manner: Manner, seen: &Seen) {
             other => panic!("a publisher sent {other:02x}"),
         }
         if nothing_more_to_read(&socket) {
+            if matches!(manner, Manner::Pausing) && !waiting.is_empty() {
+                thread::sleep(std::mem::take(&mut pause));
+            }
             for id in waiting.drain(..).rev() {
                 let low = id[1] ^ u8::from(matches!(manner, Manner::Lying));
                 // The driver may be gone: it leaves at the first wrong id.
@@ -109,6 +115,7 @@ fn workload(address: SocketAddr, qos: QoS) -> Workload {
         clients: 3,
         window: 7,
         payload: 10,
+        rate: None,
         limit: Limit {
             messages: 200_000,
             duration: Duration::from_secs(60),
@@ -191,4 +198,88 @@ fn a_server_that_refuses_closes_or_lies_is_an_error() {
         run(Manner::Lying),
         Err(DriverError::NotInFlight(_))
     ));
+}
+
+#[test]
+fn at_a_fixed_rate_messages_that_wait_for_the_window_count_from_when_they_were_to_be_sent() {
+    let (address, seen) = serve(Manner::Pausing);
+    let mut workload = workload(address, QoS::AtLeastOnce);
+    (workload.clients, workload.window) = (1, 1);
+    workload.rate = Some(1_000.0);
+    workload.limit.messages = 200;
+    let outcome = publish(&workload).unwrap();
+    assert_eq!((outcome.messages, outcome.unsent), (200, 0));
+    assert_eq!(seen.publishes.load(Ordering::SeqCst), 200);
+    // All 200 messages were to be sent within the pause; the last one 100 ms before its end.
+    let latencies = outcome.latencies.summary();
+    assert!(latencies.min > 90_000.0, "{latencies:?}");
+    assert!(latencies.p50 > 150_000.0, "{latencies:?}");
+}
+
+#[test]
+fn what_a_fixed_rate_did_not_get_rid_of_is_said() {
+    let (address, seen) = serve(Manner::Pausing);
+    let mut workload = workload(address, QoS::AtLeastOnce);
+    (workload.clients, workload.window) = (1, 10);
+    workload.rate = Some(1_000.0);
+    workload.limit.duration = Duration::from_millis(100);
+    let outcome = publish(&workload).unwrap();
+    assert_eq!(outcome.messages + outcome.unsent, 100);
+    assert!((1..=10).contains(&outcome.messages), "{outcome:?}");
+    assert_eq!(seen.publishes.load(Ordering::SeqCst), outcome.messages);
+}
+
+#[test]
+fn a_fixed_rate_is_shared_by_all_clients() {
+    let (address, seen) = serve(Manner::Backwards);
+    let mut workload = workload(address, QoS::AtLeastOnce);
+    workload.rate = Some(2_000.0);
+    workload.limit.messages = 400;
+    let outcome = publish(&workload).unwrap();
+    assert_eq!((outcome.messages, outcome.unsent), (400, 0));
+    assert_eq!(seen.publishes.load(Ordering::SeqCst), 400);
+    let rate = outcome.rate();
+    assert!(rate < 2_100.0, "{rate}");
+}
+
+#[test]
+fn idle_clients_are_accepted_and_alive() {
+    let (address, _) = serve(Manner::Backwards);
+    let plan = Idle {
+        address,
+        connections: 100,
+        at_once: 7,
+    };
+    let mut herd = Herd::gather(plan).unwrap();
+    assert_eq!(herd.accepted().messages, 100);
+    assert_eq!(herd.accepted().latencies.summary().count, 100);
+    herd.rest(Duration::from_millis(10), || ()).unwrap();
+    assert_eq!(herd.ping().unwrap().summary().count, 100);
+    let refused = Herd::gather(Idle {
+        address: serve(Manner::Refusing).0,
+        ..plan
+    });
+    assert!(matches!(refused, Err(DriverError::Refused(5))));
+}
+
+#[test]
+fn a_cycle_is_a_connection_with_one_acknowledged_message() {
+    let (address, seen) = serve(Manner::Backwards);
+    let plan = Churn {
+        address,
+        topic: "t".to_owned(),
+        at_once: 5,
+        payload: 10,
+        limit: Limit {
+            messages: 103,
+            duration: Duration::from_secs(60),
+        },
+    };
+    let outcome = churn(&plan).unwrap();
+    assert_eq!(outcome.messages, 103);
+    assert_eq!(outcome.latencies.summary().count, 103);
+    assert_eq!(seen.publishes.load(Ordering::SeqCst), 103);
+    let address = serve(Manner::Closing).0;
+    let closed = churn(&Churn { address, ..plan });
+    assert!(matches!(closed, Err(DriverError::Closed(_))));
 }

@@ -14,8 +14,8 @@ use super::point::{Load, Point};
 use super::report::Sample;
 use super::{GrowthError, Settings};
 use crate::driver::{Crowd, DriverError, FanOut, Limit, Publishers, QoS, Workload};
-use crate::fan_out::processor_time;
 use crate::outcome::Outcome;
+use crate::process_usage::processor_time;
 use crate::stack::Programs;
 use crate::stack::host::{Files, Host};
 use crate::stack::server::Server;
@@ -85,6 +85,7 @@ impl<'a> Deployment<'a> {
                     clients,
                     window,
                     payload: self.settings.payload,
+                    rate: None,
                     limit: self.limit(),
                 };
                 let mut publishers =
@@ -106,6 +107,7 @@ impl<'a> Deployment<'a> {
                     stuck: 0,
                     window,
                     payload: self.settings.payload,
+                    rate: None,
                     limit: self.limit(),
                 });
                 let crowd = crowd.map_err(|error| station.failed(error))?;

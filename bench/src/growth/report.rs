@@ -258,6 +258,7 @@ mod tests {
         let outcome = Outcome {
             messages: 1_000,
             elapsed: Duration::from_millis(10),
+            unsent: 0,
             latencies,
         };
         let point = Point { dimension, value };

@@ -190,6 +190,7 @@ impl<'a> Deployment<'a> {
             clients,
             window,
             payload: self.settings.payload,
+            rate: None,
             limit: self.limit(),
         })
         .map_err(|source| IngestError::Driver {

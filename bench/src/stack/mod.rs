@@ -15,8 +15,8 @@ use crate::interrupt;
 
 pub(crate) mod host;
 mod http;
-mod ports;
-mod process;
+pub(crate) mod ports;
+pub(crate) mod process;
 pub(crate) mod server;
 pub(crate) mod topics;
 
@@ -136,7 +136,10 @@ pub(crate) enum StackError {
 }
 
 /// Asks again and again until there is an answer; nothing when there is none in time.
-fn wait<T>(
+///
+/// # Errors
+/// What `ask` says, and [`StackError::Interrupted`].
+pub(crate) fn wait<T>(
     mut ask: impl FnMut() -> Result<Option<T>, StackError>,
 ) -> Result<Option<T>, StackError> {
     let end = Instant::now() + START_DEADLINE;
@@ -154,14 +157,22 @@ fn wait<T>(
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), StackError> {
+/// Writes a file.
+///
+/// # Errors
+/// [`StackError::File`].
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), StackError> {
     std::fs::write(path, text).map_err(|source| StackError::File {
         path: path.to_owned(),
         source,
     })
 }
 
-fn make_folder(path: &Path) -> Result<(), StackError> {
+/// Makes a folder, and those above it.
+///
+/// # Errors
+/// [`StackError::File`].
+pub(crate) fn make_folder(path: &Path) -> Result<(), StackError> {
     std::fs::create_dir_all(path).map_err(|source| StackError::File {
         path: path.to_owned(),
         source,

@@ -20,7 +20,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 ///
 /// # Errors
 /// [`StackError::NoPort`].
-pub(super) fn free_address() -> Result<SocketAddr, StackError> {
+pub(crate) fn free_address() -> Result<SocketAddr, StackError> {
     let range = u32::from(LAST - FIRST);
     (0..range)
         .find_map(|_| {

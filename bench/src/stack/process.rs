@@ -1,11 +1,15 @@
 //! A child process with its output in a file.
 //!
-//! Always holds: a process never outlives its handle.
+//! Always holds: a process never outlives its handle, and neither does what it has started, as long as that stays in the
+//! process's group. It is ended without being asked, as by `kill -9`.
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::StackError;
 
@@ -14,7 +18,7 @@ const SHOWN_LINES: usize = 30;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     name: &'static str,
     child: Child,
     log: PathBuf,
@@ -25,7 +29,7 @@ impl Process {
     ///
     /// # Errors
     /// [`StackError::Start`], [`StackError::File`].
-    pub(super) fn start(
+    pub(crate) fn start(
         name: &'static str,
         mut command: Command,
         log: &Path,
@@ -40,6 +44,8 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)
+            // A group of its own, which also keeps the terminal's Ctrl-C away from it.
+            .process_group(0)
             .spawn();
         let child = spawned.map_err(|source| StackError::Start {
             name,
@@ -54,7 +60,7 @@ impl Process {
     }
 
     /// Its number.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
@@ -62,7 +68,7 @@ impl Process {
     ///
     /// # Errors
     /// [`StackError::Ended`].
-    pub(super) fn alive(&mut self) -> Result<(), StackError> {
+    pub(crate) fn alive(&mut self) -> Result<(), StackError> {
         match self.child.try_wait() {
             Ok(Some(status)) => Err(StackError::Ended {
                 name: self.name,
@@ -74,7 +80,7 @@ impl Process {
     }
 
     /// That it does not serve in time.
-    pub(super) fn late(&self) -> StackError {
+    pub(crate) fn late(&self) -> StackError {
         StackError::Late {
             name: self.name,
             output: self.output_end(),
@@ -82,7 +88,7 @@ impl Process {
     }
 
     /// The last lines that it printed.
-    pub(super) fn output_end(&self) -> String {
+    pub(crate) fn output_end(&self) -> String {
         let output = fs::read(&self.log).unwrap_or_default();
         let output = String::from_utf8_lossy(&output);
         let lines: Vec<&str> = output.lines().collect();
@@ -93,7 +99,50 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Waits until `is_so`, at most ten seconds.
+    fn wait_until(is_so: impl Fn() -> bool) -> bool {
+        let end = Instant::now() + Duration::from_secs(10);
+        while !is_so() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        is_so()
+    }
+
+    /// Whether a process is there and is more than an entry that nobody has taken note of.
+    fn runs(pid: u32) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
+        state.is_some_and(|state| state != 'Z' && state != 'X')
+    }
+
+    #[test]
+    fn what_a_process_has_started_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & echo $!; wait"]);
+        let process = Process::start("a shell", command, &log).unwrap();
+        let child = || process.output_end().parse::<u32>().ok();
+        assert!(wait_until(|| child().is_some()));
+        let (child, shell) = (child().unwrap(), process.id());
+        assert!(runs(child) && runs(shell));
+        drop(process);
+        assert!(wait_until(|| !runs(child) && !runs(shell)));
     }
 }

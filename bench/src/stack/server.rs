@@ -1,6 +1,7 @@
 //! The Iggy server: the sandbox's, or a real one.
 //!
-//! Always holds: a server is new and empty when it is started, and has one user.
+//! Always holds: a server is new and empty when it is started, unless it is said that it goes on with what is there, and has
+//! one user.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,7 +23,7 @@ use super::{PASSWORD, Programs, StackError, USER, ports, wait};
 pub(crate) struct Server {
     address: SocketAddr,
     client: TcpClient,
-    _process: Process,
+    process: Process,
 }
 
 impl Server {
@@ -37,6 +38,29 @@ impl Server {
         topics: &[Topic],
         runtime: &Runtime,
     ) -> Result<Self, StackError> {
+        let (server, http) = Self::begin(programs, folder, runtime)?;
+        runtime.block_on(topics::create(&server.client, http, topics))?;
+        Ok(server)
+    }
+
+    /// Starts a server again with the data that is below `folder`.
+    ///
+    /// # Errors
+    /// See [`StackError`].
+    pub(crate) fn restart(
+        programs: &Programs,
+        folder: &Path,
+        runtime: &Runtime,
+    ) -> Result<Self, StackError> {
+        Ok(Self::begin(programs, folder, runtime)?.0)
+    }
+
+    /// Waits until it serves; gives the address of its HTTP API, too, if it has one.
+    fn begin(
+        programs: &Programs,
+        folder: &Path,
+        runtime: &Runtime,
+    ) -> Result<(Self, Option<SocketAddr>), StackError> {
         let address = ports::free_address()?;
         let (command, http) = match &programs.iggy_server {
             Some(program) => {
@@ -51,12 +75,30 @@ impl Server {
             Ok(runtime.block_on(connect(address)).ok())
         })?
         .ok_or_else(|| process.late())?;
-        runtime.block_on(topics::create(&client, http, topics))?;
-        Ok(Self {
+        let server = Self {
             address,
             client,
-            _process: process,
-        })
+            process,
+        };
+        Ok((server, http))
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The last lines that it printed.
+    pub(crate) fn output_end(&self) -> String {
+        self.process.output_end()
+    }
+
+    /// How many messages a topic holds.
+    ///
+    /// # Errors
+    /// [`StackError::Iggy`].
+    pub(crate) fn messages(&self, topic: &str, runtime: &Runtime) -> Result<u64, StackError> {
+        runtime.block_on(topics::messages(&self.client, topic))
     }
 
     /// Where it serves the binary protocol.

@@ -1,6 +1,7 @@
 //! The crowd against a broker of a few lines.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -60,6 +61,7 @@ fn plan(address: SocketAddr, qos: QoS) -> FanOut {
         subscribers: 7,
         stuck: 0,
         window: 3,
+        rate: None,
         payload: 20,
         limit: Limit {
             messages: 50,
@@ -93,4 +95,29 @@ fn a_message_that_a_subscriber_misses_ends_the_run() {
         }
     );
     assert!(is_missed, "{error}");
+}
+
+#[test]
+fn at_a_fixed_rate_copies_count_from_when_they_were_to_be_sent() {
+    let mut plan = plan(serve(None), QoS::AtLeastOnce);
+    plan.rate = Some(500.0);
+    plan.window = 1_000;
+    let outcome = Crowd::gather(plan).unwrap().run(|| ()).unwrap();
+    assert_eq!((outcome.messages, outcome.unsent), (350, 0));
+    // The last of 50 messages is to be sent after 98 ms.
+    assert!(outcome.elapsed >= Duration::from_millis(98));
+}
+
+#[test]
+fn at_a_fixed_rate_what_the_window_holds_back_counts_as_late() {
+    let mut plan = plan(serve(None), QoS::AtLeastOnce);
+    plan.rate = Some(1e6);
+    plan.window = 1;
+    let outcome = Crowd::gather(plan).unwrap().run(|| ()).unwrap();
+    // All 50 are to be sent at once and go one after the other, so the last one is as late as the run is long.
+    let longest = outcome.latencies.summary().max;
+    assert!(
+        longest > outcome.elapsed.as_secs_f64() * 1e6 * 0.9,
+        "{longest}"
+    );
 }
