@@ -22,12 +22,17 @@ pub(super) enum Session {
     Kept,
 }
 
-/// CONNECT without keep-alive. The client id must be below 65,536 bytes.
+/// CONNECT with the longest keep-alive, 18 hours, since some servers refuse none. The client id must be below 65,536 bytes.
 pub(super) fn connect(client_id: &str, session: Session) -> Vec<u8> {
     let mut rest = vec![0, 4];
     rest.extend(b"MQTT");
-    // Level 4 is MQTT 3.1.1; the flag is CleanSession; a keep-alive of 0 is none.
-    rest.extend([4, if session == Session::Clean { 0x02 } else { 0 }, 0, 0]);
+    // Level 4 is MQTT 3.1.1; the flag is CleanSession; the rest is the keep-alive.
+    rest.extend([
+        4,
+        if session == Session::Clean { 0x02 } else { 0 },
+        0xFF,
+        0xFF,
+    ]);
     put_text(&mut rest, client_id);
     packet(0x10, &rest)
 }
@@ -216,7 +221,7 @@ mod tests {
         assert_eq!(
             connect("ab", Session::Clean),
             [
-                0x10, 14, 0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 0, 0, 2, b'a', b'b'
+                0x10, 14, 0, 4, b'M', b'Q', b'T', b'T', 4, 2, 255, 255, 0, 2, b'a', b'b'
             ]
         );
         assert_eq!(connect("ab", Session::Kept)[9], 0);
