@@ -150,7 +150,7 @@ impl Gateway {
         let mut addresses = Vec::with_capacity(config.listen.len());
         for &address in &config.listen {
             let failed = |error| StartError::Listen { address, error };
-            let listener = listener::bind(address).await.map_err(failed)?;
+            let listener = listener::bind(address).map_err(failed)?;
             addresses.push(listener.local_addr().map_err(failed)?);
             listeners.push(listener);
         }

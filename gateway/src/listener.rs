@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +22,9 @@ use crate::session::{Context, connection};
 
 /// So many sockets over the limit of connections are told so; more are closed at once.
 const MAX_TURNED_AWAY: usize = 256;
+/// How many connections the kernel may complete before they are accepted. A fleet that comes back all at once waits here;
+/// who finds no place is not told, and tries again a second later. Linux allows net.core.somaxconn of them, 4,096 by default.
+const BACKLOG: u32 = 4_096;
 /// How long accepting pauses when the system has no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -78,8 +81,18 @@ impl Drop for Counted {
 }
 
 /// Binds `address`.
-pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await
+///
+/// # Errors
+/// The operating system's: the port is in use, or the address is not one of this machine.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // As everywhere on Unix: a restart need not wait until the kernel has forgotten the old connections.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Accepts from `listener` for as long as it is polled.

@@ -6,7 +6,6 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::num::NonZeroU16;
-use std::sync::Arc;
 
 use bytestring::ByteString;
 
@@ -41,11 +40,25 @@ fn check_common(text: &str) -> Result<(), TopicError> {
         Err(TopicError::Empty)
     } else if text.len() > MAX_STRING_BYTES {
         Err(TopicError::TooLong)
-    } else if text.contains('\0') {
+    } else if has_any(text, *b"\0") {
         Err(TopicError::Nul)
     } else {
         Ok(())
     }
+}
+
+/// Whether `text` has one of these characters, which are ASCII. Each PUBLISH asks, and bytes are compared many at a time,
+/// characters are not.
+fn has_any<const N: usize>(text: &str, characters: [u8; N]) -> bool {
+    let found = |byte: &u8| characters.contains(byte);
+    text.as_bytes()
+        .iter()
+        .fold(false, |any, byte| any | found(byte))
+}
+
+/// How many levels a topic name or filter has; empty levels count.
+pub(crate) fn levels(topic: &str) -> usize {
+    1 + topic.bytes().filter(|byte| *byte == b'/').count()
 }
 
 /// A topic that can be published to: 1 to 65,535 bytes of UTF-8 without U+0000, `+` and `#` (4.7).
@@ -59,7 +72,7 @@ impl TopicName {
     pub fn new(text: impl Into<ByteString>) -> Result<Self, TopicError> {
         let text = text.into();
         check_common(&text)?;
-        if text.contains(['+', '#']) {
+        if has_any(&text, *b"+#") {
             return Err(TopicError::WildcardInName);
         }
         Ok(Self(text))
@@ -77,7 +90,7 @@ impl TopicName {
 
     /// How many levels the topic has; empty levels count.
     pub fn levels(&self) -> usize {
-        self.0.split('/').count()
+        levels(&self.0)
     }
 
     /// The same topic in memory of its own, so that keeping it does not keep the packet that it came in.
@@ -206,18 +219,23 @@ pub const MAX_CLIENT_ID_BYTES: usize = 255;
 
 /// Who a client says it is (3.1.3.1): 1 to 255 bytes of UTF-8. An empty id on the wire is replaced before it gets here.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ClientId(Arc<str>);
+pub struct ClientId(ByteString);
 
 impl ClientId {
     /// `None` if `text` is empty, longer than [`MAX_CLIENT_ID_BYTES`] or contains U+0000.
     pub fn new(text: &str) -> Option<Self> {
         (!text.is_empty() && text.len() <= MAX_CLIENT_ID_BYTES && !text.contains('\0'))
-            .then(|| Self(Arc::from(text)))
+            .then(|| Self(ByteString::from(text)))
     }
 
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The id as text that shares its memory.
+    pub fn text(&self) -> ByteString {
+        self.0.clone()
     }
 }
 

@@ -13,6 +13,8 @@ use crate::mqtt::{ClientId, MAX_STRING_BYTES, PacketId, QoS, TopicError, TopicNa
 
 /// Text: the topic, or its first 255 bytes at most; the rest is in `mqtt.topic.1`, `mqtt.topic.2` and so on.
 pub const TOPIC: &str = "mqtt.topic";
+/// The first of those. Every record that is read is asked for it, and has it if its topic is long.
+const TOPIC_1: &str = "mqtt.topic.1";
 /// Number of one byte: the publisher's QoS.
 pub const QOS: &str = "mqtt.qos";
 /// Text: the publisher's client id.
@@ -135,7 +137,7 @@ pub fn seal(publish: &Published<'_>, id: u128, wanted: HeaderSet) -> Record {
     let mut headers = Headers::with_capacity(7);
     let mut set = |key: &'static str, value| headers.insert(ByteString::from_static(key), value);
     if wanted.has(Optional::ClientId) {
-        set(CLIENT_ID, text(publish.client_id.as_str()));
+        set(CLIENT_ID, HeaderValue::Text(publish.client_id.text()));
     }
     if publish.dup && wanted.has(Optional::Dup) {
         set(DUP, HeaderValue::Bool(true));
@@ -182,7 +184,7 @@ pub fn mark_refused(record: &mut Record, reason: &'static str, rule: Option<&str
     if let Some(rule) = rule {
         set(REFUSED_RULE, text(rule));
     }
-    set(CLIENT_ID, text(by.as_str()));
+    set(CLIENT_ID, HeaderValue::Text(by.text()));
 }
 
 /// The beginning of the topic of a sealed record, for log lines.
@@ -236,7 +238,7 @@ fn topic_of(headers: &Headers) -> Result<Option<TopicName>, EnvelopeError> {
     let Some(first) = text_of(headers, TOPIC)? else {
         return Ok(None);
     };
-    let topic = match text_of(headers, &continuation(1))? {
+    let topic = match text_of(headers, TOPIC_1)? {
         None => first.clone(),
         Some(second) => {
             let mut topic = first.to_string();

@@ -6,6 +6,7 @@
 
 use bytes::BytesMut;
 
+use crate::mqtt;
 use crate::wire::header::{self, Kind};
 use crate::wire::{Packet, Violation, checks, codec};
 
@@ -32,7 +33,7 @@ impl WireLimits {
         if length > max {
             return Err(Violation::TopicTooLong { length, max });
         }
-        let (levels, max) = (topic.split('/').count(), self.max_topic_levels);
+        let (levels, max) = (mqtt::levels(topic), self.max_topic_levels);
         if levels > max {
             return Err(Violation::TooManyLevels { levels, max });
         }
