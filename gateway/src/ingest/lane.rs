@@ -22,7 +22,7 @@ use super::room::Hold;
 use super::ticket::Ticket;
 use crate::backoff::Backoff;
 use crate::log::{LogError, Record, Triple};
-use crate::mapping::{PartitionKey, RuleId, TopicPlan};
+use crate::mapping::{KeyHash, RuleId, TopicPlan};
 
 /// The evidence that an append was committed. Only a lane can make it, and only from the log's confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Entry {
     /// What is appended.
     pub record: Record,
     /// What its partition is computed from.
-    pub key: Option<PartitionKey>,
+    pub key: Option<KeyHash>,
     /// Who waits for it.
     pub ticket: Ticket,
     /// Its share of `ingest_bytes`, free again when the entry ends.

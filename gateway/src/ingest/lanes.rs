@@ -15,7 +15,7 @@ use super::Ingest;
 use super::lane::{Entry, Lane};
 use crate::backoff::Backoff;
 use crate::log::{Target, Triple};
-use crate::mapping::{Resolution, RuleId, TopicPlan};
+use crate::mapping::{Destination, RuleId, TopicPlan};
 
 /// The lanes of one topic.
 pub(super) enum Lanes {
@@ -46,13 +46,13 @@ impl Lanes {
 impl Ingest {
     /// One lock for all lanes: it is held for one look into a map, and gives the order in which publishes to a topic
     /// that is still being looked up go to its lanes.
-    pub(super) fn enqueue(self: &Arc<Self>, resolution: &Resolution, entry: Entry) {
-        let target = &resolution.target;
+    pub(super) fn enqueue(self: &Arc<Self>, destination: &Destination, entry: Entry) {
+        let target = &destination.target;
         let mut all = self.lanes.lock();
         if let Some(lanes) = all.get_mut(target) {
             return self.add(target, lanes, entry);
         }
-        let (rule, plan) = (resolution.rule, &resolution.plan);
+        let (rule, plan) = (destination.rule, &destination.plan);
         let mut lanes = match self.targets.known(target) {
             Some(info) => Lanes::known(self.lanes_for(info.partitions), rule, plan.clone()),
             None => {
@@ -79,7 +79,7 @@ impl Ingest {
                 plan,
             } => (lanes, turn, rule, plan),
         };
-        let partition = match &entry.key {
+        let partition = match entry.key {
             Some(key) => key.partition(lanes.len() as u32) as usize,
             None => {
                 *turn = (*turn + 1) % lanes.len();

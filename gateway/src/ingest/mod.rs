@@ -172,9 +172,9 @@ impl Ingest {
             hold,
         };
         match self.map.resolve(&publish.topic) {
-            Ok(resolution) => {
-                entry.key = resolution.key.clone();
-                self.enqueue(&resolution, entry);
+            Ok(placement) => {
+                entry.key = placement.key;
+                self.enqueue(&placement.destination, entry);
             }
             Err(refusal) => self.unstorable(entry, (&refusal).into(), None, &refusal),
         }

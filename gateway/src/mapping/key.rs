@@ -12,14 +12,25 @@ use twox_hash::XxHash32;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PartitionKey {
     text: Arc<str>,
-    hash: u32,
+    hash: KeyHash,
+}
+
+/// What a partition is computed from: of a [`PartitionKey`] all that a message needs on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyHash(u32);
+
+impl KeyHash {
+    /// The partition, from 0, in a topic with `partitions` of them; 0 if there are none.
+    pub fn partition(self, partitions: u32) -> u32 {
+        self.0.checked_rem(partitions).unwrap_or(0)
+    }
 }
 
 impl PartitionKey {
     /// Any text; a long one is hashed as it is.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
-        let hash = XxHash32::oneshot(0, text.as_bytes());
+        let hash = KeyHash(XxHash32::oneshot(0, text.as_bytes()));
         Self { text, hash }
     }
 
@@ -28,9 +39,14 @@ impl PartitionKey {
         &self.text
     }
 
+    /// What the partition is computed from.
+    pub fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
     /// The key's partition, from 0, in a topic with `partitions` of them; 0 if there are none.
     pub fn partition(&self, partitions: u32) -> u32 {
-        self.hash.checked_rem(partitions).unwrap_or(0)
+        self.hash.partition(partitions)
     }
 }
 

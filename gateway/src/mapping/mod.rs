@@ -35,10 +35,10 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-pub use cache::Resolver;
+pub use cache::{Destination, Placement, Resolver};
 pub use explain::{Capture, Explanation, Miss, RuleView, WhyNot};
 pub use foreign::{ForeignError, ForeignTopic};
-pub use key::PartitionKey;
+pub use key::{KeyHash, PartitionKey};
 pub use load::{LoadError, MAX_FILE_BYTES, load};
 pub use one_target::{NotOneTarget, Unfit};
 pub use problem::{Problem, Warning};
