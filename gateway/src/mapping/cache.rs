@@ -108,7 +108,7 @@ impl Resolver {
             .as_ref()
             .and_then(|cache| cache.get(topic.as_str()));
         let outcome = known.unwrap_or_else(|| self.ask(topic));
-        outcome.map_err(|refusal| (*refusal).clone())
+        outcome.map_err(|refusal| *refusal)
     }
 
     fn ask(&self, topic: &TopicName) -> Remembered {
