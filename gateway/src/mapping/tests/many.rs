@@ -138,3 +138,22 @@ fn a_topic_that_comes_again_is_remembered_and_others_do_not_fill_the_memory() {
     let long = topic(&format!("sensors/{}/data", "x".repeat(60_000)));
     assert!(resolver.resolve(&long).is_ok());
 }
+
+#[test]
+fn topics_that_go_to_the_same_place_by_different_rules_are_remembered_with_their_own_rule() {
+    let map = compile(
+        "default_stream = 's'\ndefault_topic = 't'\n\
+         [[rule]]\nmqtt_topic = 'a/.*'\nstream = 's'\ntopic = 't'\n\
+         [[rule]]\nmqtt_topic = 'b/.*'\nstream = 's'\ntopic = 't'\n",
+    );
+    let resolver = Resolver::new(Arc::new(map), 64 << 10);
+    let rules = [
+        ("a/x", RuleId::Rule(1)),
+        ("b/x", RuleId::Rule(2)),
+        ("c", RuleId::Fallback),
+    ];
+    for (name, rule) in rules.into_iter().chain(rules) {
+        let placement = resolver.resolve(&topic(name)).unwrap();
+        assert_eq!(placement.destination.rule, rule, "{name}");
+    }
+}
