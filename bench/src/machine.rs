@@ -45,6 +45,19 @@ impl Machine {
             load_after: String::new(),
         }
     }
+
+    /// What stands below the tables of a run that ended on `date`.
+    pub(crate) fn line(&self, date: &str) -> String {
+        format!(
+            "{date}, {} cores, {}, Linux {}, data on {}; load {} before, {} after",
+            self.cores,
+            self.processor,
+            self.kernel,
+            self.file_system,
+            self.load_before,
+            self.load_after,
+        )
+    }
 }
 
 /// The load averages of the last 1, 5 and 15 minutes.

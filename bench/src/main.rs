@@ -11,12 +11,12 @@
 use std::env;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, value_parser};
-use serde_json::json;
+use serde_json::{Value, json};
 
 mod append_counter;
 mod compare;
@@ -27,6 +27,7 @@ mod ingest;
 mod interrupt;
 mod machine;
 mod outcome;
+mod place;
 mod process_usage;
 mod report;
 mod rounds;
@@ -34,6 +35,7 @@ mod sdk;
 mod stack;
 
 use driver::{Limit, QoS, Workload};
+use place::Place;
 use stack::Programs;
 
 #[derive(Debug, Parser)]
@@ -92,18 +94,8 @@ struct IngestArgs {
     /// Which Iggy: both unless one is named.
     #[arg(long, value_enum)]
     only: Option<Only>,
-    /// Where Iggy's data is while the run lasts. On a file system in memory `persisted` costs nothing and means nothing.
-    #[arg(long, value_name = "FOLDER", default_value_os_t = env::temp_dir())]
-    data: PathBuf,
-    /// The sandbox's program; by default the one that Cargo put next to this program.
-    #[arg(long, value_name = "FILE")]
-    sandbox: Option<PathBuf>,
-    /// The plugin; by default the one that Cargo put next to this program.
-    #[arg(long, value_name = "FILE")]
-    plugin: Option<PathBuf>,
-    /// Where everything that was measured is written; by default bench-ingest.json next to this program.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -143,18 +135,8 @@ struct FanOutArgs {
     /// The process of that server, for its processor time and memory.
     #[arg(long, requires = "address")]
     pid: Option<u32>,
-    /// Where Iggy's data is while the run lasts.
-    #[arg(long, value_name = "FOLDER", default_value_os_t = env::temp_dir())]
-    data: PathBuf,
-    /// The sandbox's program; by default the one that Cargo put next to this program.
-    #[arg(long, value_name = "FILE")]
-    sandbox: Option<PathBuf>,
-    /// The plugin; by default the one that Cargo put next to this program.
-    #[arg(long, value_name = "FILE")]
-    plugin: Option<PathBuf>,
-    /// Where everything that was measured is written; by default bench-fan-out.json next to this program.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 }
 
 #[derive(Debug, Args)]
@@ -268,27 +250,10 @@ fn ingest(args: &IngestArgs) -> Result<(), Failure> {
         sdk_batch: usize::from(args.sdk_batch),
     };
     let deployments = deployments(args)?;
-    let report = ingest::run(&settings, &deployments, &args.data)?;
-    let path = match &args.json {
-        Some(path) => path.clone(),
-        None => beside("bench-ingest.json"),
-    };
-    let text = format!("{:#}\n", json!(report));
-    fs::write(&path, text).map_err(|source| Failure::Json {
-        path: path.clone(),
-        source,
-    })?;
+    let report = ingest::run(&settings, &deployments, &args.place.data)?;
+    let path = keep(&args.place, "ingest", &json!(report))?;
     println!("{}", report::markdown(&report.figures));
-    println!(
-        "{}, {} cores, {}, Linux {}, data on {}; load {} before, {} after",
-        report.date,
-        report.machine.cores,
-        report.machine.processor,
-        report.machine.kernel,
-        report.machine.file_system,
-        report.machine.load_before,
-        report.machine.load_after,
-    );
+    println!("{}", report.machine.line(&report.date));
     eprintln!("all samples: {}", path.display());
     Ok(())
 }
@@ -308,41 +273,24 @@ fn fan_out(args: &FanOutArgs) -> Result<(), Failure> {
             address,
             pid: args.pid,
         },
-        None => fan_out::Subject::Gateway(all_programs(&args.sandbox, &args.plugin)?),
+        None => fan_out::Subject::Gateway(all_programs(&args.place)?),
     };
-    let found = fan_out::run(&settings, &subject, &args.data)?;
-    let path = match &args.json {
-        Some(path) => path.clone(),
-        None => beside("bench-fan-out.json"),
-    };
-    let text = format!("{:#}\n", json!(found));
-    fs::write(&path, text).map_err(|source| Failure::Json {
-        path: path.clone(),
-        source,
-    })?;
+    let found = fan_out::run(&settings, &subject, &args.place.data)?;
+    let path = keep(&args.place, "fan-out", &json!(found))?;
     println!("{}", fan_out::markdown(&found));
     eprintln!("everything: {}", path.display());
     Ok(())
 }
 
 fn growth(args: &growth::GrowthArgs) -> Result<(), Failure> {
-    let programs = all_programs(&args.sandbox, &args.plugin)?;
-    let json = beside("bench-growth.json");
-    Ok(growth::execute(args, &programs, json)?)
+    let programs = all_programs(&args.place)?;
+    Ok(growth::execute(args, &programs)?)
 }
 
 fn compare(args: &compare::CompareArgs) -> Result<(), Failure> {
-    let programs = all_programs(&args.sandbox, &args.plugin)?;
+    let programs = all_programs(&args.place)?;
     let results = compare::run(args, &programs)?;
-    let path = match &args.json {
-        Some(path) => path.clone(),
-        None => beside("bench-compare.json"),
-    };
-    let text = format!("{:#}\n", compare::json(&results));
-    fs::write(&path, text).map_err(|source| Failure::Json {
-        path: path.clone(),
-        source,
-    })?;
+    let path = keep(&args.place, "compare", &compare::json(&results))?;
     println!("{}", compare::markdown(&results));
     eprintln!("all samples: {}", path.display());
     if results.interrupted {
@@ -351,32 +299,37 @@ fn compare(args: &compare::CompareArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Writes everything that `command` has measured, and says where.
+fn keep(place: &Place, command: &str, measured: &Value) -> Result<PathBuf, Failure> {
+    let path = place.json(command);
+    match fs::write(&path, format!("{measured:#}\n")) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(Failure::Json { path, source }),
+    }
+}
+
 /// The sandbox and the plugin of this workspace.
-fn own_programs(sandbox: &Option<PathBuf>, plugin: &Option<PathBuf>) -> Result<Programs, Failure> {
-    let sandbox = sandbox.clone().unwrap_or_else(|| beside("sandbox"));
-    let plugin = plugin
-        .clone()
-        .unwrap_or_else(|| beside("libiggy_connector_mqtt_gateway.so"));
+fn own_programs(place: &Place) -> Result<Programs, Failure> {
     Ok(Programs {
-        sandbox: existing(sandbox)?,
-        plugin: existing(plugin)?,
+        sandbox: existing(place.sandbox())?,
+        plugin: existing(place.plugin())?,
         iggy_server: None,
         iggy_connectors: None,
     })
 }
 
 /// Those, and what the environment adds.
-fn all_programs(sandbox: &Option<PathBuf>, plugin: &Option<PathBuf>) -> Result<Programs, Failure> {
+fn all_programs(place: &Place) -> Result<Programs, Failure> {
     Ok(Programs {
         iggy_server: program("IGGY_SERVER_BIN")?,
         iggy_connectors: program("IGGY_CONNECTORS_BIN")?,
-        ..own_programs(sandbox, plugin)?
+        ..own_programs(place)?
     })
 }
 
 /// What is measured: the sandbox, and what the environment adds.
 fn deployments(args: &IngestArgs) -> Result<Vec<Programs>, Failure> {
-    let sandbox = own_programs(&args.sandbox, &args.plugin)?;
+    let sandbox = own_programs(&args.place)?;
     let iggy = match program("IGGY_SERVER_BIN")? {
         Some(server) => Some(Programs {
             iggy_server: Some(server),
@@ -430,12 +383,6 @@ fn publish(args: &PublishArgs) -> Result<(), Failure> {
     });
     println!("{found:#}");
     Ok(())
-}
-
-/// A file that Cargo puts, or that is to be put, next to this program.
-fn beside(name: &str) -> PathBuf {
-    let program = env::current_exe().unwrap_or_default();
-    program.parent().unwrap_or(Path::new(".")).join(name)
 }
 
 fn program(variable: &str) -> Result<Option<PathBuf>, Failure> {

@@ -5,7 +5,7 @@
 //! stops for it. What was measured until the user interrupts is reported.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, value_parser};
@@ -23,6 +23,7 @@ mod workload;
 
 use crate::driver;
 use crate::machine::{self, Machine};
+use crate::place::Place;
 use crate::stack::Programs;
 use measure::{Settings, Unmeasured, measure};
 use results::{Results, Sample};
@@ -58,19 +59,8 @@ pub(crate) struct CompareArgs {
     /// Bytes of each message's payload.
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(16..=200_000))]
     payload: u32,
-    /// Where the subjects' data is while the run lasts. On a file system in memory durability costs nothing and means
-    /// nothing.
-    #[arg(long, value_name = "FOLDER", default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
-    /// The sandbox's program; by default the one that Cargo put next to this program.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) sandbox: Option<PathBuf>,
-    /// The plugin; by default the one that Cargo put next to this program.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plugin: Option<PathBuf>,
-    /// Where everything that was measured is written; by default bench-compare.json next to this program.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 /// Why a comparison failed as a whole.
@@ -113,7 +103,7 @@ pub(crate) fn run(args: &CompareArgs, programs: &Programs) -> Result<Results, Co
     }
     let subjects = choose("subject", subjects, |it| it.key.clone(), &args.only)?;
     let workloads = choose("workload", Workload::all(), Workload::key, &args.workloads)?;
-    let folder = std::path::absolute(&args.data)?;
+    let folder = std::path::absolute(&args.place.data)?;
     let runtime = Runtime::new()?;
     let place = tempfile::Builder::new()
         .prefix("bench-")
@@ -267,25 +257,14 @@ impl Run<'_> {
 
 /// Everything as one Markdown document.
 pub(crate) fn markdown(results: &Results) -> String {
-    let machine = &results.machine;
-    let settings = &results.settings;
     let mut out = String::new();
     if results.interrupted {
         out += "**Interrupted**: not everything was measured.\n\n";
     }
     out += &table::markdown(results);
     out += &goals::markdown(&goals::judge(results));
-    out += &format!(
-        "\n{}, {} cores, {}, Linux {}, data on {}; load {} before, {} after; {} rounds\n",
-        results.date,
-        machine.cores,
-        machine.processor,
-        machine.kernel,
-        machine.file_system,
-        machine.load_before,
-        machine.load_after,
-        settings.rounds,
-    );
+    let line = results.machine.line(&results.date);
+    out += &format!("\n{line}; {} rounds\n", results.settings.rounds);
     out
 }
 

@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 
 use crate::driver::DriverError;
 use crate::machine::{self, Machine};
+use crate::place::Place;
 use crate::rounds;
 use crate::stack::{Programs, StackError};
 
@@ -68,18 +69,8 @@ pub(crate) struct GrowthArgs {
     /// Numbers of subscribers.
     #[arg(long, value_delimiter = ',', default_value = "1,10,50,200,1000", value_parser = value_parser!(u16).range(1..=10_000))]
     subscribers: Vec<u16>,
-    /// Where Iggy's data is while the run lasts.
-    #[arg(long, value_name = "FOLDER", default_value_os_t = std::env::temp_dir())]
-    data: PathBuf,
-    /// The sandbox's program; by default the one that Cargo put next to this program.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) sandbox: Option<PathBuf>,
-    /// The plugin; by default the one that Cargo put next to this program.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plugin: Option<PathBuf>,
-    /// Where everything that was measured is written; by default bench-growth.json next to this program.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Where a curve for each dimension is drawn, as growth-DIMENSION.svg.
     #[arg(long, value_name = "FOLDER")]
     svg: Option<PathBuf>,
@@ -163,11 +154,7 @@ pub(crate) enum GrowthError {
 ///
 /// # Errors
 /// See [`GrowthError`].
-pub(crate) fn execute(
-    args: &GrowthArgs,
-    programs: &Programs,
-    json: PathBuf,
-) -> Result<(), GrowthError> {
+pub(crate) fn execute(args: &GrowthArgs, programs: &Programs) -> Result<(), GrowthError> {
     let settings = settings(args);
     if let Some(folder) = &args.svg {
         // Before minutes are spent.
@@ -176,8 +163,8 @@ pub(crate) fn execute(
             source,
         })?;
     }
-    let found = run(&settings, programs, &args.data)?;
-    let json = args.json.clone().unwrap_or(json);
+    let found = run(&settings, programs, &args.place.data)?;
+    let json = args.place.json("growth");
     write(&json, &format!("{:#}\n", json!(found)))?;
     for growth in &found.dimensions {
         let Some(folder) = &args.svg else { break };

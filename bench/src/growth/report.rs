@@ -182,17 +182,7 @@ pub(super) fn markdown(found: &Found) -> String {
             out.push('\n');
         }
     }
-    let machine = &found.machine;
-    out += &format!(
-        "\n{}, {} cores, {}, Linux {}, data on {}; load {} before, {} after",
-        found.date,
-        machine.cores,
-        machine.processor,
-        machine.kernel,
-        machine.file_system,
-        machine.load_before,
-        machine.load_after,
-    );
+    out += &format!("\n{}", found.machine.line(&found.date));
     out
 }
 

@@ -165,11 +165,14 @@ async fn d3_a_log_that_ends_early_because_it_is_another_is_read_from_its_first_r
     for text in ["1", "2", "3"] {
         assert_eq!(client.take().await.text(), text);
     }
-    // In one moment, so that no poll meets the absence; then long enough that the end is asked for.
+    // In one moment, so that no poll meets the absence.
     sim.log.delete_topic(&place.target);
     sim.log.add_topic(&place.target, 1, None);
     append(&sim, &place, "elsewhere", &["4"]).await;
-    sleep(Duration::from_secs(5)).await;
+    sim.until("the early end is noticed", |sim| {
+        sim.count("log_regressions") == 1
+    })
+    .await;
     append(&sim, &place, "elsewhere", &["5"]).await;
     for text in ["4", "5"] {
         assert_eq!(client.take().await.text(), text);
