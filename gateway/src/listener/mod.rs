@@ -4,21 +4,22 @@
 //! limit is only heard long enough to be told so; a panic in one connection's task costs that connection only. A session
 //! sees halves of a byte stream, so that another kind of stream (TLS, WebSocket) is one more way to make them.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::sleep;
-use tokio_util::task::TaskTracker;
 
 use crate::session::gate::Refused;
 use crate::session::{Context, connection};
+
+pub use addresses::Connections;
+
+mod addresses;
 
 /// So many sockets over the limit of connections are told so; more are closed at once.
 const MAX_TURNED_AWAY: usize = 256;
@@ -27,58 +28,6 @@ const MAX_TURNED_AWAY: usize = 256;
 const BACKLOG: u32 = 4_096;
 /// How long accepting pauses when the system has no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// How many connections there are.
-#[derive(Default)]
-struct Open {
-    by_address: HashMap<IpAddr, usize>,
-    all: usize,
-}
-
-/// The connections of all listeners of a gateway.
-#[derive(Clone, Default)]
-pub struct Connections {
-    open: Arc<Mutex<Open>>,
-    /// The tasks of the connections.
-    pub tasks: TaskTracker,
-}
-
-/// A counted connection; dropping it uncounts it.
-struct Counted {
-    open: Arc<Mutex<Open>>,
-    address: IpAddr,
-}
-
-impl Connections {
-    fn count(&self, address: IpAddr) -> (Counted, usize, usize) {
-        let mut open = self.open.lock();
-        open.all += 1;
-        let here = open.by_address.entry(address).or_insert(0);
-        *here += 1;
-        let here = *here;
-        (
-            Counted {
-                open: self.open.clone(),
-                address,
-            },
-            open.all,
-            here,
-        )
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut open = self.open.lock();
-        open.all -= 1;
-        if let Some(here) = open.by_address.get_mut(&self.address) {
-            *here -= 1;
-            if *here == 0 {
-                open.by_address.remove(&self.address);
-            }
-        }
-    }
-}
 
 /// Binds `address`.
 ///
