@@ -60,6 +60,16 @@ const GATEWAY_KEYS: &[&str] = &[
     "name",
     "node",
     "listen",
+    "listener",
+    "authentication",
+    "users_file",
+    "acl_file",
+    "jwt_algorithm",
+    "jwt_key_files",
+    "jwt_user_claim",
+    "jwt_client_id_claim",
+    "jwt_issuer",
+    "jwt_audience",
     "topic_map",
     "shutdown_grace",
     "headers",
@@ -235,7 +245,7 @@ mod tests {
             assert_eq!(kind(&format!("{key} = 1")), Some(Kind::Map), "{key}");
         }
         let page = include_str!("../../docs/configuration.md");
-        let keys = documented(page, "\n## Keys\n", "\n## Limits\n");
+        let keys = documented(page, "\n## Keys\n", "\n## Listeners\n");
         assert!(keys.len() >= 10, "{keys:?}");
         // `config` names the gateway file, so it does not stand in one.
         for key in keys.into_iter().filter(|key| *key != "config") {

@@ -86,3 +86,71 @@ choice! {
         Refuse = "refuse",
     }
 }
+
+choice! {
+    /// What is spoken on a listener.
+    Protocol {
+        /// MQTT over TCP.
+        Mqtt = "mqtt",
+        /// MQTT over WebSocket (MQTT 3.1.1, section 6).
+        WebSocket = "websocket",
+    }
+}
+
+choice! {
+    /// The oldest version of TLS that is spoken.
+    MinimumTls {
+        /// TLS 1.2 (RFC 5246), with ciphers that are still good.
+        V12 = "1.2",
+        /// TLS 1.3 (RFC 8446).
+        V13 = "1.3",
+    }
+}
+
+choice! {
+    /// Whether a client must have a certificate.
+    ClientCertificate {
+        /// Without one the handshake fails.
+        Required = "required",
+        /// A client without one is heard; the other ways to authenticate decide.
+        Optional = "optional",
+    }
+}
+
+choice! {
+    /// Which name in a client's certificate is its user name.
+    CertificateUser {
+        /// The common name of the subject.
+        CommonName = "common_name",
+        /// The first DNS name among the alternative names.
+        Dns = "dns",
+        /// The first e-mail address among them.
+        Email = "email",
+        /// The first URI among them.
+        Uri = "uri",
+    }
+}
+
+choice! {
+    /// What a client's certificate says about its client id.
+    CertificateClientId {
+        /// Nothing.
+        Any = "any",
+        /// It is the user name.
+        Equal = "equal",
+        /// It begins with the user name.
+        Prefix = "prefix",
+    }
+}
+
+choice! {
+    /// How JSON web tokens are signed (RFC 7518).
+    JwtAlgorithm {
+        /// ECDSA on P-256 with SHA-256.
+        Es256 = "ES256",
+        /// RSA with SHA-256.
+        Rs256 = "RS256",
+        /// HMAC with SHA-256, with a secret that the issuer has too.
+        Hs256 = "HS256",
+    }
+}

@@ -12,6 +12,8 @@ use super::value::{DAY, MILLISECOND, Slot};
 
 /// The one table.
 pub(super) const TABLE: &str = "limits";
+/// The one list of tables.
+pub(super) const LISTENER: &str = "listener";
 /// Names the gateway file; in `plugin_config` or the environment, not in the file itself.
 pub(super) const CONFIG: &str = "config";
 /// The password itself.
@@ -26,6 +28,8 @@ pub(super) fn slots(config: &mut Config) -> Vec<(&'static str, Slot<'_>)> {
         name,
         node,
         listen,
+        listener: _,
+        access,
         topic_map,
         headers,
         ingest,
@@ -44,6 +48,20 @@ pub(super) fn slots(config: &mut Config) -> Vec<(&'static str, Slot<'_>)> {
         stream: dead_letter_stream,
         topic: dead_letter_topic,
     } = dead_letter;
+    let super::AccessConfig {
+        authentication,
+        users_file,
+        acl_file,
+        jwt,
+    } = access;
+    let super::JwtKeys {
+        algorithm: jwt_algorithm,
+        key_files: jwt_key_files,
+        user_claim: jwt_user_claim,
+        client_id_claim: jwt_client_id_claim,
+        issuer: jwt_issuer,
+        audience: jwt_audience,
+    } = jwt;
     let super::IggyConfig {
         address,
         username,
@@ -56,6 +74,18 @@ pub(super) fn slots(config: &mut Config) -> Vec<(&'static str, Slot<'_>)> {
         ("name", Slot::Name(name)),
         ("node", Slot::Name(node)),
         ("listen", Slot::Listen(listen)),
+        ("authentication", Slot::Methods(authentication)),
+        ("users_file", Slot::OptionalFile(users_file)),
+        ("acl_file", Slot::OptionalFile(acl_file)),
+        ("jwt_algorithm", Slot::Choice(jwt_algorithm)),
+        ("jwt_key_files", Slot::Files(jwt_key_files)),
+        ("jwt_user_claim", Slot::OptionalText(jwt_user_claim)),
+        (
+            "jwt_client_id_claim",
+            Slot::OptionalText(jwt_client_id_claim),
+        ),
+        ("jwt_issuer", Slot::OptionalText(jwt_issuer)),
+        ("jwt_audience", Slot::OptionalText(jwt_audience)),
         ("topic_map", Slot::File(topic_map)),
         ("headers", Slot::Headers(headers)),
         ("produce", Slot::Choice(produce)),
@@ -126,6 +156,16 @@ pub(super) fn variable_hint(variable: &str) -> String {
             "no variable is like it; known are: {}",
             VARIABLES.join(", ")
         ),
+    }
+}
+
+/// What an unknown key of a table `[[listener]]` should perhaps have been.
+pub(super) fn listener_hint(key: &str) -> String {
+    let mut draft = super::listeners::Draft::default();
+    let known: Vec<_> = draft.slots().into_iter().map(|(key, _)| key).collect();
+    match nearest(key, known.iter().map(|known| (*known, *known))) {
+        Some(found) => format!("did you mean `{found}`?"),
+        None => format!("a listener has: {}", known.join(", ")),
     }
 }
 

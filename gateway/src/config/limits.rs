@@ -46,6 +46,12 @@ pub struct Limits {
     pub max_connections_per_address: usize,
     /// How long a connection may take until its CONNECT is complete; default 10 s. Then it is closed.
     pub connect_timeout: Duration,
+    /// How long a user name and a password that Iggy knew are taken for right without asking it again; default 30 s.
+    /// 0 asks for each CONNECT. A user who is removed from Iggy can come back for so long.
+    pub login_cache: Duration,
+    /// How often the files of certificates, users, permissions and keys are looked at; default 5 s, 0 for never. What has
+    /// changed counts from then on.
+    pub reload_interval: Duration,
     /// The longest keep-alive a client gets; default 1 h. A client that asks for none (0) or more is treated as if it
     /// had asked for this, so that dead connections are found.
     pub max_keep_alive: Duration,
@@ -130,6 +136,8 @@ impl Default for Limits {
             max_connections: 10_000,
             max_connections_per_address: 1_000,
             connect_timeout: Duration::from_secs(10),
+            login_cache: Duration::from_secs(30),
+            reload_interval: Duration::from_secs(5),
             max_keep_alive: Duration::from_secs(3_600),
             receive_window: 256,
             ingest_bytes: 64 * MIB,
@@ -199,6 +207,8 @@ impl Limits {
             max_connections,
             max_connections_per_address,
             connect_timeout,
+            login_cache,
+            reload_interval,
             max_keep_alive,
             receive_window,
             ingest_bytes,
@@ -255,6 +265,14 @@ impl Limits {
             (
                 "limits.connect_timeout",
                 Slot::Time(connect_timeout, MILLISECOND..=DAY),
+            ),
+            (
+                "limits.login_cache",
+                Slot::Time(login_cache, Duration::ZERO..=DAY),
+            ),
+            (
+                "limits.reload_interval",
+                Slot::Time(reload_interval, Duration::ZERO..=DAY),
             ),
             (
                 "limits.max_keep_alive",

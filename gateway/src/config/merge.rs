@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::keys::{self, CONFIG, PASSWORD, PASSWORD_FILE};
+use super::keys::{self, CONFIG, LISTENER, PASSWORD, PASSWORD_FILE};
+use super::listeners;
+use super::methods::Method;
 use super::problem::{ConfigError, Place, Problem};
 use super::sources::{self, Entry, Layer, Origin};
 use super::value::{self, Fault, MAX_CREDENTIAL};
@@ -25,6 +27,7 @@ where
     let mut draft = Draft {
         config: Config::with_defaults(),
         places: BTreeMap::new(),
+        listeners: BTreeMap::new(),
         password: None,
         complete: true,
         problems: Vec::new(),
@@ -77,6 +80,8 @@ struct Draft {
     config: Config,
     /// Where the value of each key came from, for those that were given; the strongest source.
     places: BTreeMap<&'static str, Place>,
+    /// The listeners of the strongest source that has any, by their numbers, each with its place.
+    listeners: BTreeMap<usize, (Place, listeners::Draft)>,
     password: Option<Password>,
     /// Whether every source and every value could be used: only then do relations and missing keys mean anything.
     complete: bool,
@@ -96,13 +101,20 @@ impl Draft {
     }
 
     fn apply(&mut self, layer: &Layer) {
+        let is_listener = |entry: &Entry| sources::of_listener(&entry.key).is_some();
+        if layer.entries.iter().any(is_listener) {
+            self.listeners.clear();
+        }
         for entry in &layer.entries {
             let outcome = match entry.key.as_str() {
                 CONFIG if layer.origin != Origin::File => value::file(&entry.raw, &layer.base)
                     .map(drop)
                     .map_err(|fault| problem(fault, entry)),
                 PASSWORD | PASSWORD_FILE => self.apply_password(layer, entry),
-                _ => self.apply_value(layer, entry),
+                key => match sources::of_listener(key) {
+                    Some((number, key)) => self.apply_listener(layer, entry, number, key),
+                    None => self.apply_value(layer, entry),
+                },
             };
             if let Err(problem) = outcome {
                 self.incomplete([problem]);
@@ -118,6 +130,28 @@ impl Draft {
         slot.set(&entry.raw, &layer.base)
             .map_err(|fault| problem(fault, entry))?;
         self.places.insert(key, entry.place.clone());
+        Ok(())
+    }
+
+    fn apply_listener(
+        &mut self,
+        layer: &Layer,
+        entry: &Entry,
+        number: usize,
+        key: &str,
+    ) -> Result<(), Problem> {
+        let listener = self.listeners.entry(number);
+        let (_, draft) = listener.or_insert_with(|| (entry.key_place.clone(), Default::default()));
+        let slots = draft.slots();
+        let Some((key, mut slot)) = slots.into_iter().find(|(known, _)| *known == key) else {
+            return Err(Problem::UnknownKey {
+                place: entry.key_place.clone(),
+                hint: keys::listener_hint(key),
+            });
+        };
+        slot.set(&entry.raw, &layer.base)
+            .map_err(|fault| problem(fault, entry))?;
+        draft.given.push((key, entry.place.clone()));
         Ok(())
     }
 
@@ -181,6 +215,7 @@ impl Draft {
                 }
             });
             self.problems.extend(placed);
+            self.finish_access();
         }
         match self.problems.is_empty() {
             true => Ok(self.config),
@@ -191,11 +226,130 @@ impl Draft {
     }
 }
 
+impl Draft {
+    /// The listeners, and whether everything that they need to know who may come in is there. For complete sources.
+    fn finish_access(&mut self) {
+        // The default address serves those who configure no listener at all.
+        if !self.listeners.is_empty() && !self.places.contains_key("listen") {
+            self.config.listen.clear();
+        }
+        let mut wrong = Vec::new();
+        for (place, draft) in std::mem::take(&mut self.listeners).into_values() {
+            let places = draft.given.clone();
+            match draft.finish(&self.config.access.authentication) {
+                Ok(listener) => self.config.listener.push(listener),
+                Err((key, reason)) => {
+                    let given = places.iter().find(|(given, _)| *given == key);
+                    let place = given.map_or(place, |(_, place)| place.clone());
+                    wrong.push(Problem::BadValue { place, reason });
+                }
+            }
+        }
+        let is_whole = wrong.is_empty();
+        self.problems.append(&mut wrong);
+        if !is_whole {
+            return;
+        }
+        let listeners = self.config.listeners();
+        for (index, listener) in listeners.iter().enumerate() {
+            let address = listener.address;
+            let same = |other: &&listeners::ListenerConfig| other.address == address;
+            if address.port() != 0 && listeners.iter().take(index).any(|other| same(&other)) {
+                self.contradiction(
+                    LISTENER,
+                    format!("{address} is listened at twice; give one of the two another port"),
+                );
+            }
+        }
+        if listeners
+            .iter()
+            .any(|listener| listener.authentication.is_empty())
+        {
+            self.problems.push(Problem::NoAuthentication {
+                place: Place::Missing {
+                    key: "authentication",
+                },
+            });
+            return;
+        }
+        if let Some(listener) = listeners.iter().find(|listener| {
+            listener.tls.is_none() && listener.authentication.has(Method::Certificate)
+        }) {
+            let address = listener.address;
+            self.contradiction("authentication", format!(
+                "\"certificate\" is for listeners with client_ca, and {address} has no TLS; give the listener that has an authentication of its own"
+            ));
+        }
+        let access = self.config.access.clone();
+        let needs = [
+            (Method::Users, "users_file", access.users_file.is_some()),
+            (
+                Method::Jwt,
+                "jwt_key_files",
+                !access.jwt.key_files.is_empty(),
+            ),
+        ];
+        for (method, key, is_given) in needs {
+            let name = method.name();
+            let is_used = listeners
+                .iter()
+                .any(|listener| listener.authentication.has(method));
+            match (is_used, is_given) {
+                (true, false) => self.contradiction(
+                    "authentication",
+                    format!("\"{name}\" needs {key}; give it, or remove \"{name}\""),
+                ),
+                (false, true) => self.contradiction(
+                    key,
+                    format!("no listener uses it; add \"{name}\" to authentication, or remove it"),
+                ),
+                _ => {}
+            }
+        }
+        if access.jwt.key_files.is_empty() {
+            let keys = [
+                "jwt_algorithm",
+                "jwt_user_claim",
+                "jwt_client_id_claim",
+                "jwt_issuer",
+                "jwt_audience",
+            ];
+            for key in keys {
+                if !self.places.contains_key(key) {
+                    continue;
+                }
+                self.contradiction(
+                    key,
+                    "there are no keys to check tokens with; give jwt_key_files, or remove this"
+                        .to_owned(),
+                );
+            }
+        }
+    }
+
+    /// Reports what is wrong at the place where `key` was given.
+    fn contradiction(&mut self, key: &'static str, reason: String) {
+        let place = self.places.get(key).cloned();
+        self.problems.push(Problem::BadValue {
+            place: place.unwrap_or(Place::Missing { key }),
+            reason,
+        });
+    }
+}
+
 fn unknown(origin: Origin, entry: &Entry) -> Problem {
     let hint = match (origin, entry.key.as_str(), &entry.raw) {
         (Origin::Environment, ..) => keys::variable_hint(&entry.key),
         (_, keys::TABLE, raw) => {
             let expected = "a table, for example [limits] with max_connections = 500 below it,";
+            return Problem::WrongType {
+                place: entry.place.clone(),
+                expected,
+                found: raw.kind(),
+            };
+        }
+        (_, LISTENER, raw) => {
+            let expected = "a list of tables, each below a line [[listener]],";
             return Problem::WrongType {
                 place: entry.place.clone(),
                 expected,

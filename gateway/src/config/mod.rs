@@ -16,7 +16,9 @@ use crate::mapping::envelope::HeaderSet;
 mod choice;
 mod keys;
 mod limits;
+mod listeners;
 mod merge;
+mod methods;
 mod problem;
 mod secret;
 mod sources;
@@ -24,8 +26,13 @@ mod sources;
 mod tests;
 mod value;
 
-pub use choice::{Choice, OnDenied, OnUnstorable, OnWeakDurability, Produce};
+pub use choice::{
+    CertificateClientId, CertificateUser, Choice, ClientCertificate, JwtAlgorithm, MinimumTls,
+    OnDenied, OnUnstorable, OnWeakDurability, Produce, Protocol,
+};
 pub use limits::{BrokenRelation, Limits};
+pub use listeners::{ClientCertificates, ListenerConfig, TlsConfig};
+pub use methods::{Method, Methods};
 pub use problem::{ConfigError, Place, Problem};
 pub use secret::Secret;
 
@@ -37,8 +44,12 @@ pub struct Config {
     /// The node's name: the gateway is the Iggy consumer `mqtt-gateway.<node>`. 1 to 200 bytes of `[A-Za-z0-9._-]`, so
     /// that the consumer's name is one for Iggy (at most 255 bytes).
     pub node: String,
-    /// Where MQTT clients connect; at least one, none twice (but port 0, a free one, as often as wanted).
+    /// Where MQTT clients connect without TLS; none twice (but port 0, a free one, as often as wanted).
     pub listen: Vec<SocketAddr>,
+    /// The listeners that have a table of their own. With `listen` there is at least one in all.
+    pub listener: Vec<ListenerConfig>,
+    /// Who may come in, and what they may.
+    pub access: AccessConfig,
     /// The file with the topic map; absolute or relative to the working directory.
     pub topic_map: PathBuf,
     /// Which headers a stored message carries beside its topic.
@@ -66,6 +77,36 @@ pub struct IngestConfig {
     pub on_denied: OnDenied,
     /// What becomes of topics that promise less than their rules ask for.
     pub on_weak_durability: OnWeakDurability,
+}
+
+/// Who may come in, and what they may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessConfig {
+    /// How clients are told apart where a listener says nothing else.
+    pub authentication: Methods,
+    /// The file with user names and hashes of passwords.
+    pub users_file: Option<PathBuf>,
+    /// The file that says who may publish and subscribe to what; without it everyone who is in may everything.
+    pub acl_file: Option<PathBuf>,
+    /// How JSON web tokens are checked.
+    pub jwt: JwtKeys,
+}
+
+/// How JSON web tokens are checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JwtKeys {
+    /// How they are signed.
+    pub algorithm: JwtAlgorithm,
+    /// The files with the keys of the issuer; a token needs one of them.
+    pub key_files: Vec<PathBuf>,
+    /// The claim with the user name; `sub` if there is none here.
+    pub user_claim: Option<String>,
+    /// The claim that the client id must equal.
+    pub client_id_claim: Option<String>,
+    /// The issuer that tokens must name.
+    pub issuer: Option<String>,
+    /// The audience that tokens must name.
+    pub audience: Option<String>,
 }
 
 /// How Iggy is reached.
@@ -108,6 +149,14 @@ impl Config {
         merge::load(plugin_config, environment)
     }
 
+    /// All listeners: those of `listen` first.
+    pub fn listeners(&self) -> Vec<ListenerConfig> {
+        let authentication = &self.access.authentication;
+        let plain = self.listen.iter();
+        let plain = plain.map(|address| ListenerConfig::plain(*address, authentication.clone()));
+        plain.chain(self.listener.iter().cloned()).collect()
+    }
+
     /// The keys in which two configurations differ, in the order of the documentation; never a value. For telling
     /// an operator why a source and a sink cannot share a gateway.
     pub fn differing_keys(&self, other: &Self) -> Vec<String> {
@@ -117,6 +166,9 @@ impl Config {
             .zip(keys::slots(&mut theirs));
         let differing = pairs.filter(|((_, mine), (_, theirs))| mine.show() != theirs.show());
         let mut differing: Vec<String> = differing.map(|((key, _), _)| key.to_owned()).collect();
+        if self.listener != other.listener {
+            differing.push(keys::LISTENER.to_owned());
+        }
         if self.iggy.password != other.iggy.password {
             differing.push(keys::PASSWORD.to_owned());
         }
@@ -129,6 +181,20 @@ impl Config {
             name: "mqtt".to_owned(),
             node: "node-1".to_owned(),
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 1883))],
+            listener: Vec::new(),
+            access: AccessConfig {
+                authentication: Methods::default(),
+                users_file: None,
+                acl_file: None,
+                jwt: JwtKeys {
+                    algorithm: JwtAlgorithm::default(),
+                    key_files: Vec::new(),
+                    user_claim: None,
+                    client_id_claim: None,
+                    issuer: None,
+                    audience: None,
+                },
+            },
             topic_map: PathBuf::from("topic-map.toml"),
             headers: HeaderSet::ALL,
             ingest: IngestConfig {

@@ -158,6 +158,14 @@ pub enum Problem {
         /// The key.
         place: Place,
     },
+    /// Nobody has said who may come in.
+    #[error(
+        "{place}: how clients are authenticated is not said; set authentication, for example to [\"users\"] with users_file, or to [\"anonymous\"] to let everyone in who reaches the listener"
+    )]
+    NoAuthentication {
+        /// The key.
+        place: Place,
+    },
     /// The file with the password cannot be used.
     #[error("{place}: cannot take the password from {}: {reason}", plain_path(.file))]
     PasswordFile {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{self, TABLE};
+use super::keys::{self, LISTENER, TABLE};
 use super::problem::{Place, Problem};
 use super::value::Raw;
 
@@ -65,6 +65,19 @@ pub(super) fn inline(plugin_config: &Value) -> Result<Layer, Problem> {
                                 .map(|(key, value)| inline_entry(format!("{TABLE}.{key}"), value)),
                         );
                     }
+                    Value::Array(tables)
+                        if key == LISTENER && tables.iter().all(Value::is_object) =>
+                    {
+                        for (index, table) in tables.iter().enumerate() {
+                            let prefix = listener_prefix(index);
+                            let table = table.as_object().into_iter().flatten();
+                            entries.extend(
+                                table.map(|(key, value)| {
+                                    inline_entry(format!("{prefix}{key}"), value)
+                                }),
+                            );
+                        }
+                    }
                     value => entries.push(inline_entry(top_level(key), value)),
                 }
             }
@@ -82,9 +95,23 @@ pub(super) fn inline(plugin_config: &Value) -> Result<Layer, Problem> {
     })
 }
 
+/// What stands before the keys of a listener: they are counted from 1.
+fn listener_prefix(index: usize) -> String {
+    format!("{LISTENER}[{}].", index + 1)
+}
+
+/// The listener that the key is of, and its name there.
+pub(super) fn of_listener(key: &str) -> Option<(usize, &str)> {
+    let (index, leaf) = key
+        .strip_prefix(LISTENER)?
+        .strip_prefix('[')?
+        .split_once("].")?;
+    Some((index.parse().ok()?, leaf))
+}
+
 /// A key outside of the table. One that holds a dot itself is put in quotes, lest it be taken for a key of the table.
 fn top_level(key: &str) -> String {
-    match key.contains('.') {
+    match key.contains(['.', '[']) {
         true => format!("\"{key}\""),
         false => key.to_owned(),
     }
@@ -216,6 +243,9 @@ pub(super) fn file(path: &Path, place: &Place) -> Result<Layer, Vec<Problem>> {
         for (key, value) in table {
             let full = match prefix {
                 "" if key.get_ref() == TABLE && value.get_ref().is_table() => continue,
+                "" if key.get_ref() == LISTENER && listener_tables(value.get_ref()).is_some() => {
+                    continue;
+                }
                 "" => top_level(key.get_ref()),
                 prefix => format!("{prefix}{}", key.get_ref()),
             };
@@ -235,6 +265,11 @@ pub(super) fn file(path: &Path, place: &Place) -> Result<Layer, Vec<Problem>> {
     {
         collect(limits, &format!("{TABLE}."));
     }
+    let listeners = table.get_ref().get(LISTENER);
+    let listeners = listeners.and_then(|listeners| listener_tables(listeners.get_ref()));
+    for (index, listener) in listeners.into_iter().flatten().enumerate() {
+        collect(listener, &listener_prefix(index));
+    }
     entries.sort_by_key(|entry| match &entry.key_place {
         Place::File { line, column, .. } => (*line, *column),
         Place::Inline { .. } | Place::Environment { .. } | Place::Missing { .. } => (0, 0),
@@ -244,6 +279,12 @@ pub(super) fn file(path: &Path, place: &Place) -> Result<Layer, Vec<Problem>> {
         base: path.parent().map(Path::to_owned).unwrap_or_default(),
         entries,
     })
+}
+
+/// The tables of `[[listener]]`, if it is nothing else.
+fn listener_tables<'t, 'i>(value: &'t DeValue<'i>) -> Option<Vec<&'t DeTable<'i>>> {
+    let items = value.as_array()?.iter();
+    items.map(|item| item.get_ref().as_table()).collect()
 }
 
 fn toml_raw(value: &DeValue<'_>) -> Raw {

@@ -11,15 +11,22 @@ use tempfile::TempDir;
 use super::{Config, ConfigError, Limits};
 
 mod documents;
+mod listeners;
 mod passwords;
 mod random;
 mod reports;
 mod unusable_sources;
 
+/// Whoever may come in, which has to be said; the tests of that say it themselves.
+const ANYONE: (&str, &str) = ("MQTT_GATEWAY_AUTHENTICATION", "anonymous");
 const PASSWORD: (&str, &str) = ("MQTT_GATEWAY_IGGY_PASSWORD", "from-the-environment");
 
 fn load(plugin_config: Value, environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
-    Config::load(&plugin_config, environment.iter().copied())
+    let mut environment = environment.to_vec();
+    if environment.iter().all(|(name, _)| *name != ANYONE.0) {
+        environment.push(ANYONE);
+    }
+    Config::load(&plugin_config, environment)
 }
 
 /// Loads a configuration of which only the password stands in the environment.
@@ -77,7 +84,7 @@ fn line(plugin_config: Value) -> String {
 }
 
 #[test]
-fn only_the_password_has_to_be_set() {
+fn only_the_password_and_who_may_come_in_have_to_be_set() {
     for plugin_config in [json!({}), Value::Null] {
         let config = inline(plugin_config).unwrap();
         assert_eq!(config.name, "mqtt");
@@ -141,6 +148,9 @@ fn every_key_can_be_given_in_every_source() {
         let value = match slot {
             Slot::Name(_) | Slot::Credential(_) | Slot::File(_) => json!("other"),
             Slot::Listen(_) => json!("127.0.0.2:1884"),
+            Slot::OptionalFile(_) | Slot::Files(_) | Slot::OptionalText(_) => json!("other"),
+            Slot::OneAddress(_) | Slot::UrlPath(_) => unreachable!("{key}: of listeners"),
+            Slot::Methods(_) => json!(["anonymous", "iggy"]),
             Slot::Address(_) => json!("iggy:8091"),
             Slot::Headers(_) => json!(["qos", "client_id"]),
             Slot::IggyName(_) => json!("other"),
@@ -171,15 +181,34 @@ fn every_key_can_be_given_in_every_source() {
             None => json!({ key: value }),
         };
         let variable = super::keys::variable_of(key);
-        let from_file = GatewayFile::new(toml_line).load();
-        let from_inline = inline(plugin_config);
-        let from_environment = load(json!({}), &[PASSWORD, (&variable, &text)]);
+        // Some are refused where nothing uses them.
+        let others: &[(&str, &str)] = match key {
+            "users_file" => &[("MQTT_GATEWAY_AUTHENTICATION", "users")],
+            "jwt_key_files" => &[("MQTT_GATEWAY_AUTHENTICATION", "jwt")],
+            key if key.starts_with("jwt_") => &[
+                ("MQTT_GATEWAY_AUTHENTICATION", "jwt"),
+                ("MQTT_GATEWAY_JWT_KEY_FILES", "key.pem"),
+            ],
+            _ => &[],
+        };
+        let of_inline = [others, &[PASSWORD]].concat();
+        let of_environment = [others, &[PASSWORD, (&variable, &text)]].concat();
+        let from_file = GatewayFile::new(toml_line);
+        let from_file = load(from_file.plugin_config(), others);
+        let from_inline = load(plugin_config, &of_inline);
+        let from_environment = load(json!({}), &of_environment);
         for config in [from_file, from_inline, from_environment] {
             let mut config = config.unwrap_or_else(|error| panic!("{key}: {error}"));
             if key != "topic_map" {
                 config.topic_map = "topic-map.toml".into();
             }
             config.iggy.password = super::Secret::new("");
+            if key != "authentication" {
+                config.access.authentication = Default::default();
+            }
+            if key != "jwt_key_files" {
+                config.access.jwt.key_files.clear();
+            }
             assert_eq!(config.differing_keys(&Config::with_defaults()), [key]);
         }
     }
@@ -356,6 +385,10 @@ fn the_defaults_are_in_their_ranges_and_go_together() {
         .map(|(key, slot)| (key, slot.show()))
         .collect();
     for ((key, mut slot), (_, text)) in super::keys::slots(&mut config).into_iter().zip(shown) {
+        // Nothing by default.
+        if text.is_empty() {
+            continue;
+        }
         let raw = super::value::Raw::Variable(text);
         slot.set(&raw, Path::new(""))
             .unwrap_or_else(|fault| panic!("{key}: {fault:?}"));

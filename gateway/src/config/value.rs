@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 
 use super::choice::Choice;
+use super::methods::{Method, Methods, NotAdded};
 use super::problem::quoted;
 use crate::log::{MAX_NAME_BYTES, Name};
 use crate::mapping::envelope::HeaderSet;
@@ -27,6 +28,8 @@ pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
 const MAX_NAME: usize = 200;
 /// Iggy's login carries the lengths of user name and password in one byte each.
 pub(super) const MAX_CREDENTIAL: usize = 255;
+/// No path and no name of a claim is longer.
+const MAX_TEXT: usize = 255;
 
 /// A value as a source gave it, before anyone knows what it is for.
 #[derive(Debug, Clone)]
@@ -89,6 +92,18 @@ pub(super) enum Slot<'a> {
     Address(&'a mut String),
     /// A file, relative to the folder that the source counts from.
     File(&'a mut PathBuf),
+    /// A file, or none.
+    OptionalFile(&'a mut Option<PathBuf>),
+    /// Any number of files.
+    Files(&'a mut Vec<PathBuf>),
+    /// A socket address to listen at.
+    OneAddress(&'a mut Option<SocketAddr>),
+    /// The path of an HTTP request.
+    UrlPath(&'a mut Option<String>),
+    /// A text, or none.
+    OptionalText(&'a mut Option<String>),
+    /// Ways to authenticate.
+    Methods(&'a mut Methods),
     /// One of a few words.
     Choice(&'a mut dyn Choice),
     /// The name of a stream or topic of Iggy.
@@ -114,6 +129,12 @@ impl Slot<'_> {
             Self::Listen(slot) => **slot = listen(raw)?,
             Self::Address(slot) => **slot = address(raw)?,
             Self::File(slot) => **slot = file(raw, base)?,
+            Self::OptionalFile(slot) => **slot = Some(file(raw, base)?),
+            Self::Files(slot) => **slot = files(raw, base)?,
+            Self::OneAddress(slot) => **slot = Some(one_address(raw)?),
+            Self::UrlPath(slot) => **slot = Some(url_path(raw)?),
+            Self::OptionalText(slot) => **slot = Some(short_text(raw)?),
+            Self::Methods(slot) => **slot = methods(raw)?,
             Self::Choice(slot) => choose(*slot, raw)?,
             Self::IggyName(slot) => **slot = iggy_name(raw)?,
             Self::Headers(slot) => **slot = headers(raw)?,
@@ -146,6 +167,22 @@ impl Slot<'_> {
                 .collect::<Vec<_>>()
                 .join(","),
             Self::File(path) => path.display().to_string(),
+            Self::OptionalFile(path) => path
+                .as_ref()
+                .map(|path| path.display().to_string())
+                .unwrap_or_default(),
+            Self::Files(paths) => {
+                let paths: Vec<_> = paths
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect();
+                paths.join(",")
+            }
+            Self::OneAddress(address) => address
+                .map(|address| address.to_string())
+                .unwrap_or_default(),
+            Self::UrlPath(text) | Self::OptionalText(text) => (*text).clone().unwrap_or_default(),
+            Self::Methods(methods) => methods.to_string(),
             Self::Choice(choice) => choice.word().to_owned(),
             Self::IggyName(name) => name.to_string(),
             Self::Headers(set) => set.names().collect::<Vec<_>>().join(","),
@@ -168,6 +205,15 @@ impl Slot<'_> {
             Self::Listen(_) => "one or more `IP:port`".to_owned(),
             Self::Address(_) => "`host:port`".to_owned(),
             Self::File(_) => "a file".to_owned(),
+            Self::OptionalFile(_) => "a file".to_owned(),
+            Self::Files(_) => "one or more files".to_owned(),
+            Self::OneAddress(_) => "`IP:port`".to_owned(),
+            Self::UrlPath(_) => "a path".to_owned(),
+            Self::OptionalText(_) => format!("1 to {MAX_TEXT} bytes"),
+            Self::Methods(_) => {
+                let names: Vec<_> = Method::ALL.iter().map(|(name, _)| *name).collect();
+                format!("any of `{}`", names.join(" "))
+            }
             Self::Choice(choice) => format!("`{}`", choice.words().join("` or `")),
             Self::IggyName(_) => format!("1 to {MAX_NAME_BYTES} bytes"),
             Self::Headers(_) => format!("any of `{}`", HeaderSet::NAMES.join(" ")),
@@ -228,17 +274,17 @@ pub(super) fn credential_length(text: &str) -> Result<(), Fault> {
     }
 }
 
+/// A list of texts, which a single text is too; parts between commas in a variable.
+fn texts(raw: &Raw) -> Option<Vec<String>> {
+    match raw {
+        Raw::Variable(text) => Some(text.split(',').map(|part| part.trim().to_owned()).collect()),
+        Raw::List(items) => items.iter().map(Raw::as_text).collect(),
+        single => single.as_text().map(|text| vec![text]),
+    }
+}
+
 fn listen(raw: &Raw) -> Result<Vec<SocketAddr>, Fault> {
-    const NEEDED: Fault = Fault::Type("a text \"IP:port\" or a list of them");
-    let texts = match raw {
-        Raw::Variable(text) => text.split(',').map(|part| part.trim().to_owned()).collect(),
-        Raw::List(items) => items
-            .iter()
-            .map(Raw::as_text)
-            .collect::<Option<Vec<_>>>()
-            .ok_or(NEEDED)?,
-        single => vec![single.as_text().ok_or(NEEDED)?],
-    };
+    let texts = texts(raw).ok_or(Fault::Type("a text \"IP:port\" or a list of them"))?;
     if texts.is_empty() {
         return Err(Fault::Value(
             "no address; use at least one, for example \"127.0.0.1:1883\"".to_owned(),
@@ -246,12 +292,7 @@ fn listen(raw: &Raw) -> Result<Vec<SocketAddr>, Fault> {
     }
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for text in texts {
-        let Ok(address) = text.parse::<SocketAddr>() else {
-            let text = quoted(&text);
-            return Err(Fault::Value(format!(
-                "{text} is not IP:port; write for example \"127.0.0.1:1883\" (this machine only), \"0.0.0.0:1883\" (every IPv4 address) or \"[::]:1883\""
-            )));
-        };
+        let address = socket_address(&text)?;
         if address.port() != 0 && addresses.contains(&address) {
             return Err(Fault::Value(format!(
                 "{address} is listed twice; remove one"
@@ -260,6 +301,82 @@ fn listen(raw: &Raw) -> Result<Vec<SocketAddr>, Fault> {
         addresses.push(address);
     }
     Ok(addresses)
+}
+
+fn one_address(raw: &Raw) -> Result<SocketAddr, Fault> {
+    socket_address(&raw.as_text().ok_or(Fault::Type("a text \"IP:port\""))?)
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, Fault> {
+    text.parse().map_err(|_| {
+        let text = quoted(text);
+        Fault::Value(format!(
+            "{text} is not IP:port; write for example \"127.0.0.1:1883\" (this machine only), \"0.0.0.0:1883\" (every IPv4 address) or \"[::]:1883\""
+        ))
+    })
+}
+
+fn files(raw: &Raw, base: &Path) -> Result<Vec<PathBuf>, Fault> {
+    let texts = texts(raw).ok_or(Fault::Type("the path of a file or a list of them"))?;
+    if texts.is_empty() {
+        return Err(Fault::Value(
+            "no file; give at least one, or leave the key away".to_owned(),
+        ));
+    }
+    texts
+        .into_iter()
+        .map(|text| file(&Raw::Text(text), base))
+        .collect()
+}
+
+fn url_path(raw: &Raw) -> Result<String, Fault> {
+    let text = raw.as_text().ok_or(Fault::Type("a text \"/mqtt\""))?;
+    let legal =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'.' | b'_' | b'~');
+    if text.starts_with('/') && text.len() <= MAX_TEXT && text.bytes().all(legal) {
+        return Ok(text);
+    }
+    let text = quoted(&text);
+    Err(Fault::Value(format!(
+        "{text} is no path; it begins with / and has at most {MAX_TEXT} of the characters A-Z a-z 0-9 / . _ ~ -"
+    )))
+}
+
+fn short_text(raw: &Raw) -> Result<String, Fault> {
+    let text = raw.as_text().ok_or(Fault::Type("a text"))?;
+    match text.len() {
+        0 => Err(Fault::Value(
+            "is empty; give a text, or leave the key away".to_owned(),
+        )),
+        1..=MAX_TEXT => Ok(text),
+        bytes => Err(Fault::Value(format!(
+            "has {bytes} bytes; use at most {MAX_TEXT}"
+        ))),
+    }
+}
+
+fn methods(raw: &Raw) -> Result<Methods, Fault> {
+    let texts = texts(raw).ok_or(Fault::Type("a list of names such as [\"users\"]"))?;
+    let mut methods = Methods::default();
+    for text in &texts {
+        methods.add(text).map_err(|why| {
+            let text = quoted(text);
+            Fault::Value(match why {
+                NotAdded::Unknown => format!(
+                    "{text} is no way to authenticate; use any of {}",
+                    Method::ALL.map(|(name, _)| name).join(", ")
+                ),
+                NotAdded::Twice => format!("{text} is listed twice; remove one"),
+            })
+        })?;
+    }
+    if methods.is_empty() {
+        return Err(Fault::Value(format!(
+            "nobody could come in; use any of {}",
+            Method::ALL.map(|(name, _)| name).join(", ")
+        )));
+    }
+    Ok(methods)
 }
 
 fn choose(choice: &mut dyn Choice, raw: &Raw) -> Result<(), Fault> {

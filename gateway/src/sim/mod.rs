@@ -94,8 +94,11 @@ impl Sim {
         memory: Arc<MemoryLog>,
         configure: impl FnOnce(&mut Config),
     ) -> Self {
-        let password = ("MQTT_GATEWAY_IGGY_PASSWORD", "secret");
-        let mut config = Config::load(&json!({}), [password]).unwrap();
+        let environment = [
+            ("MQTT_GATEWAY_IGGY_PASSWORD", "secret"),
+            ("MQTT_GATEWAY_AUTHENTICATION", "anonymous"),
+        ];
+        let mut config = Config::load(&json!({}), environment).unwrap();
         config.listen.clear();
         configure(&mut config);
         let map = TopicMap::compile("map.toml", map).unwrap();

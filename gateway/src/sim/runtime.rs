@@ -21,8 +21,11 @@ const NEVER: Duration = Duration::from_secs(3600);
 const MAP: &str = "default_stream = 's'\ndefault_topic = 'one'\npartitions = 3\n";
 
 async fn start(map: &str, limit: impl FnOnce(&mut Limits)) -> Result<Sim, StartError> {
-    let password = ("MQTT_GATEWAY_IGGY_PASSWORD", "secret");
-    let mut config = Config::load(&json!({"produce": "runtime"}), [password]).unwrap();
+    let environment = [
+        ("MQTT_GATEWAY_IGGY_PASSWORD", "secret"),
+        ("MQTT_GATEWAY_AUTHENTICATION", "anonymous"),
+    ];
+    let mut config = Config::load(&json!({"produce": "runtime"}), environment).unwrap();
     assert_eq!(config.ingest.produce, Produce::Runtime);
     config.listen.clear();
     limit(&mut config.limits);

@@ -98,8 +98,11 @@ async fn a_topic_that_promises_less_than_its_rule_asks_is_used_and_counted_or_re
 async fn a_gateway_that_refuses_weak_topics_does_not_start_with_one_that_its_map_names() {
     let log = Arc::new(MemoryLog::new());
     log.add_topic(&device("1").target, 4, Some(Durability::Commit));
-    let password = ("MQTT_GATEWAY_IGGY_PASSWORD", "secret");
-    let mut config = Config::load(&json!({"on_weak_durability": "refuse"}), [password]).unwrap();
+    let environment = [
+        ("MQTT_GATEWAY_IGGY_PASSWORD", "secret"),
+        ("MQTT_GATEWAY_AUTHENTICATION", "anonymous"),
+    ];
+    let mut config = Config::load(&json!({"on_weak_durability": "refuse"}), environment).unwrap();
     config.listen.clear();
     let map = TopicMap::compile("map.toml", MAP).unwrap();
     let error = match Gateway::start_on(config, map, log).await {

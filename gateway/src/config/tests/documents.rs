@@ -5,6 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::{GatewayFile, PASSWORD, load};
+use crate::config::listeners::Draft;
+use crate::config::value::Slot;
 use crate::config::{Config, keys};
 
 fn repository(path: &str) -> PathBuf {
@@ -54,12 +56,31 @@ fn rows(text: &str, prefix: &str) -> Vec<[String; 3]> {
         .collect()
 }
 
+fn row(key: &str, slot: &Slot<'_>) -> [String; 3] {
+    let default = match slot.show() {
+        nothing if nothing.is_empty() => "none".to_owned(),
+        shown => format!("`{shown}`"),
+    };
+    [key.to_owned(), default, slot.allowed()]
+}
+
+#[test]
+fn the_documented_keys_of_listeners_and_their_defaults_are_those_of_the_code() {
+    let mut draft = Draft::default();
+    let slots = draft.slots();
+    let rows_of_code: Vec<_> = slots.iter().map(|(key, slot)| row(key, slot)).collect();
+    assert_eq!(
+        rows(&section(&documentation(), "Listeners"), ""),
+        rows_of_code
+    );
+}
+
 #[test]
 fn the_documented_keys_defaults_and_ranges_are_those_of_the_code() {
     let mut config = Config::with_defaults();
     let slots = keys::slots(&mut config).into_iter();
     let (limits, mut top): (Vec<_>, Vec<_>) = slots
-        .map(|(key, slot)| [key.to_owned(), format!("`{}`", slot.show()), slot.allowed()])
+        .map(|(key, slot)| row(key, &slot))
         .partition(|[key, ..]| key.starts_with("limits."));
     for (key, allowed) in [
         (keys::CONFIG, "a file"),
@@ -117,6 +138,18 @@ fn the_documented_report_is_what_the_documented_mistakes_give() {
     assert_eq!(error, report.trim_end());
 }
 
+#[test]
+fn the_documented_listeners_load() {
+    let section = section(&documentation(), "Listeners");
+    let file = GatewayFile::new(format!(
+        "{}\n[limits]\n",
+        blocks(&section, "toml").remove(0)
+    ));
+    let config = Config::load(&file.plugin_config(), [PASSWORD]).unwrap();
+    let schemes: Vec<_> = config.listeners().iter().map(|one| one.scheme()).collect();
+    assert_eq!(schemes, ["mqtts", "mqtts", "wss"]);
+}
+
 /// The file that operators copy loads as it is, and shows in comments what holds without them: `#key = default`.
 #[test]
 fn the_sample_gateway_file_loads_and_its_comments_show_the_defaults() {
@@ -149,9 +182,17 @@ fn the_sample_gateway_file_loads_and_its_comments_show_the_defaults() {
             continue;
         }
         let default = slot.show();
-        let file = GatewayFile::new(format!("iggy_password = 'pw'\n{key} = {value}\n"));
-        let mut loaded = file
-            .load()
+        // An example of what there is not by default.
+        if default.is_empty() {
+            continue;
+        }
+        // Refused where nothing uses it.
+        let more = match key == "jwt_algorithm" {
+            true => "authentication = ['jwt']\njwt_key_files = 'k'\n",
+            false => "authentication = ['anonymous']\n",
+        };
+        let file = GatewayFile::new(format!("iggy_password = 'pw'\n{more}{key} = {value}\n"));
+        let mut loaded = Config::load(&file.plugin_config(), [PASSWORD])
             .unwrap_or_else(|error| panic!("line {}: {error}", number + 1));
         loaded.topic_map = loaded
             .topic_map
