@@ -19,20 +19,24 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::{Access, AccessError};
+use crate::alarms::Alarms;
 use crate::backoff::Backoff;
-use crate::config::{Config, OnUnstorable, Produce};
+use crate::config::{Config, ListenerConfig, Method, OnUnstorable, Produce};
 use crate::delivery::evict::{Clients, evict};
 use crate::delivery::{Delivery, Eviction, Outbox};
 use crate::health::{self, Health};
 use crate::ingest::runtime::{self, Batches};
 use crate::ingest::{self, Histories, Ingest};
 use crate::limited::Limited;
-use crate::listener::{self, Connections};
+use crate::listener::tls::{Tls, TlsError};
+use crate::listener::{self, Connections, Door};
 use crate::log::appends::Appends;
 use crate::log::iggy::{IggyLog, IggyLogConfig};
 use crate::log::{Log, LogError, Target};
 use crate::mapping::{self, LoadError, NotOneTarget, Resolver, RuleId, TopicMap};
 use crate::observe::Counters;
+use crate::reload::Reload;
 use crate::session::flaps::Flaps;
 use crate::session::{Context, End, Sessions};
 use crate::targets::{DEAD_LETTER_PLAN, TargetError, Targets};
@@ -73,6 +77,17 @@ pub enum StartError {
         /// Why.
         error: NotOneTarget,
     },
+    /// The files of a listener with TLS cannot be used.
+    #[error("listener {address}: {error}")]
+    Tls {
+        /// The listener's address.
+        address: SocketAddr,
+        /// Why not.
+        error: TlsError,
+    },
+    /// The files that say who may come in, and what they may, cannot be used.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Access(Vec<AccessError>),
     /// A listener cannot be bound.
     #[error("listen: {address}: {error}; stop what uses the port, or choose another")]
     Listen {
@@ -146,13 +161,15 @@ impl Gateway {
                 StartError::NotOneTarget { file, error }
             })?),
         };
-        let mut listeners = Vec::with_capacity(config.listen.len());
-        let mut addresses = Vec::with_capacity(config.listen.len());
-        for &address in &config.listen {
+        let (access, doors) = read_access(&config, log.clone()).await?;
+        let mut listeners = Vec::with_capacity(doors.len());
+        let mut addresses = Vec::with_capacity(doors.len());
+        for door in doors {
+            let address = door.config.address;
             let failed = |error| StartError::Listen { address, error };
             let listener = listener::bind(address).map_err(failed)?;
             addresses.push(listener.local_addr().map_err(failed)?);
-            listeners.push(listener);
+            listeners.push((listener, door));
         }
         let counters = Arc::<Counters>::default();
         let targets = Arc::new(Targets::new(
@@ -188,6 +205,8 @@ impl Gateway {
             ingest: None.into(),
             delivery: None.into(),
             role_added: Notify::new(),
+            access,
+            alarms: Alarms::default(),
             sessions: Sessions::default(),
             histories: Histories::new(
                 config.limits.dedup_window,
@@ -195,6 +214,7 @@ impl Gateway {
                 config.limits.max_connections,
             ),
             denials: Limited::default(),
+            handshakes: Limited::default(),
             flaps: Flaps::new(&config.limits),
             outbox_total: Arc::default(),
             stopping: CancellationToken::new(),
@@ -225,16 +245,26 @@ impl Gateway {
             gateway.context.clone(),
             gateway.log.clone(),
         ));
-        for listener in listeners {
+        let tls = listeners.iter().filter_map(|(_, door)| {
+            let name = format!("listener {}", door.config.address);
+            Some((name, door.tls.clone()?))
+        });
+        let reload = Reload::new(gateway.context.clone(), tls.collect());
+        gateway.spawn(reload.watch());
+        let mut listening = Vec::with_capacity(listeners.len());
+        for ((listener, door), address) in listeners.into_iter().zip(&gateway.addresses) {
+            listening.push(format!("{}://{address}", door.config.scheme()));
+            warn_of_open_doors(&door.config);
             gateway.spawn(listener::accept(
                 listener,
+                door,
                 gateway.connections.clone(),
                 gateway.context.clone(),
             ));
         }
         tracing::info!(
             gateway = gateway.context.config.name,
-            listen = ?gateway.addresses,
+            listen = listening.join(" "),
             iggy = gateway.context.config.iggy.address,
             "MQTT gateway started"
         );
@@ -418,6 +448,47 @@ async fn read_map(config: &Config) -> Result<TopicMap, StartError> {
         tracing::warn!(warnings = warnings.len(), %file, "the topic map has warnings");
     }
     Ok(map)
+}
+
+/// Reads what decides who may come in, away from the runtime's threads.
+async fn read_access(
+    config: &Config,
+    log: Arc<dyn Log>,
+) -> Result<(Access, Vec<Door>), StartError> {
+    let config = config.clone();
+    let read = spawn_blocking(move || {
+        let access =
+            Access::load(&config.access, &config.limits, log).map_err(StartError::Access)?;
+        let doors = config.listeners().into_iter().map(|listener| {
+            let tls = listener.tls.as_ref().map(Tls::load).transpose();
+            let address = listener.address;
+            let tls = tls.map_err(|error| StartError::Tls { address, error })?;
+            Ok(Door {
+                config: Arc::new(listener),
+                tls: tls.map(Arc::new),
+            })
+        });
+        Ok((access, doors.collect::<Result<_, StartError>>()?))
+    });
+    read.await.unwrap_or_else(|error| {
+        Err(StartError::Access(vec![AccessError::Interrupted(
+            error.to_string(),
+        )]))
+    })
+}
+
+/// Says in the log what strangers could do. The operator wanted it, but may not have thought of it.
+fn warn_of_open_doors(listener: &ListenerConfig) {
+    if listener.address.ip().is_loopback() {
+        return;
+    }
+    let address = listener.address;
+    if listener.authentication.has(Method::Anonymous) {
+        tracing::warn!(%address, "everyone who reaches this listener is let in (authentication has \"anonymous\")");
+    }
+    if listener.tls.is_none() && listener.authentication.take_passwords() {
+        tracing::warn!(%address, "passwords and tokens come to this listener in the clear; use TLS, or let something before it speak TLS");
+    }
 }
 
 impl StartError {

@@ -54,6 +54,16 @@ counters! {
     connects_refused,
     /// Sockets that were closed before a whole CONNECT had come.
     connects_unfinished,
+    /// Handshakes of TLS or WebSocket that failed; among the sockets closed before a whole CONNECT had come.
+    handshakes_failed,
+    /// CONNECTs refused because user name, password, certificate or token were missing or wrong; among the refused.
+    connects_unauthenticated,
+    /// Connections closed because what had let them in no longer holds: the user was removed or changed, the token expired.
+    connections_revoked,
+    /// Files of certificates, users, permissions or keys that were read anew.
+    reloads,
+    /// Files that could not be read anew; what they held before stays in use.
+    reloads_failed,
     /// Connections that another with the same client id replaced.
     takeovers,
     /// Packets that broke the protocol after CONNECT; their connection was closed.
@@ -97,6 +107,8 @@ counters! {
     refused_rejected,
     /// Refused: no source connector is attached.
     refused_no_ingest_role,
+    /// Refused: the permissions of the client do not allow it.
+    refused_not_allowed,
     /// Refused PUBLISHes that were stored in the dead-letter topic.
     dead_letters,
     /// Refused QoS 0 PUBLISHes that were dropped because of `dead_letter_rate`.

@@ -83,6 +83,19 @@ impl Methods {
     }
 }
 
+impl FromIterator<Method> for Methods {
+    /// One that comes again is left out.
+    fn from_iter<I: IntoIterator<Item = Method>>(methods: I) -> Self {
+        let mut list = Self::default();
+        for method in methods {
+            if !list.has(method) {
+                list.0.push(method);
+            }
+        }
+        list
+    }
+}
+
 /// Why a way is not added.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotAdded {

@@ -21,7 +21,7 @@ pub enum Evidence {
     /// The log has confirmed its append.
     Committed(Committed),
     /// Its client may not publish it, and the operator wants such messages acknowledged and forgotten.
-    Waived,
+    Waived(Reason),
 }
 
 /// Why a PUBLISH closes its connection.
@@ -355,7 +355,11 @@ mod tests {
             settle(&mut order, number, STORED);
         }
         let waived = expect(&mut order, 4);
-        settle(&mut order, waived, Verdict::Acknowledge(Evidence::Waived));
+        settle(
+            &mut order,
+            waived,
+            Verdict::Acknowledge(Evidence::Waived(Reason::NoIngestRole)),
+        );
         let stored = order.take_stored();
         let known: Vec<_> = stored.into_iter().map(|(id, what, _)| (id, what)).collect();
         assert_eq!(known, [2, 3].map(|n| (id(n), Content(n.into()))));

@@ -16,7 +16,6 @@ use twox_hash::XxHash3_64;
 
 use super::acks::{AckOrder, Content, Evidence, Expected, Joined, Released, Verdict, Why};
 use super::history::History;
-use super::refusal::Reason;
 use super::room::Share;
 use super::ticket::Ticket;
 use crate::mqtt::{ClientId, PacketId};
@@ -261,9 +260,9 @@ impl Publisher {
                 counters.publishes_deduplicated.add(copies);
                 counters.publishes_stored.add(copies);
             }
-            Verdict::Acknowledge(Evidence::Waived) => {
+            Verdict::Acknowledge(Evidence::Waived(reason)) => {
                 counters.publishes_refused.add(copies);
-                Reason::NoIngestRole.counter(counters).add(copies);
+                reason.counter(counters).add(copies);
             }
             Verdict::Close(_) => counters.publishes_failed.add(copies),
         }

@@ -31,6 +31,8 @@ pub enum Reason {
     Rejected,
     /// No source connector is attached.
     NoIngestRole,
+    /// The permissions of its client do not allow it.
+    NotAllowed,
 }
 
 impl Reason {
@@ -47,6 +49,7 @@ impl Reason {
             Self::TooLarge => "too_large",
             Self::Rejected => "rejected",
             Self::NoIngestRole => "no_ingest_role",
+            Self::NotAllowed => "not_allowed",
         }
     }
 
@@ -63,6 +66,7 @@ impl Reason {
             Self::TooLarge => &counters.refused_too_large,
             Self::Rejected => &counters.refused_rejected,
             Self::NoIngestRole => &counters.refused_no_ingest_role,
+            Self::NotAllowed => &counters.refused_not_allowed,
         }
     }
 }

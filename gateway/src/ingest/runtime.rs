@@ -218,6 +218,10 @@ impl Log for Handed {
         self.log.ping().await
     }
 
+    async fn login(&self, username: &str, password: &str) -> Result<(), LogError> {
+        self.log.login(username, password).await
+    }
+
     async fn topic(&self, target: &Target) -> Result<Option<TopicInfo>, LogError> {
         self.log.topic(target).await
     }

@@ -129,8 +129,8 @@ impl Ticket {
     pub(super) fn share_fate(mut self, verdict: Verdict) {
         match verdict {
             Verdict::Acknowledge(Evidence::Committed(evidence)) => self.stored_already(evidence),
-            Verdict::Acknowledge(Evidence::Waived) => {
-                self.count_refused(Reason::NoIngestRole);
+            Verdict::Acknowledge(Evidence::Waived(reason)) => {
+                self.count_refused(reason);
                 self.settle(verdict);
             }
             // Failed, for this copy of it.
@@ -162,7 +162,7 @@ impl Ticket {
         self.count_refused(reason);
         self.settle(match then {
             OnDenied::Close => Verdict::Close(Why::Refused(reason)),
-            OnDenied::Acknowledge => Verdict::Acknowledge(Evidence::Waived),
+            OnDenied::Acknowledge => Verdict::Acknowledge(Evidence::Waived(reason)),
         });
     }
 

@@ -12,14 +12,22 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::config::{Limits, ListenerConfig, Protocol};
 use crate::session::gate::Refused;
+use crate::session::peer::Peer;
 use crate::session::{Context, connection};
 
 pub use addresses::Connections;
 
+use stream::Layered;
+use tls::Tls;
+
 mod addresses;
+mod stream;
+pub mod tls;
+pub mod websocket;
 
 /// So many sockets over the limit of connections are told so; more are closed at once.
 const MAX_TURNED_AWAY: usize = 256;
@@ -44,11 +52,25 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// A listener: what is asked of those who come, and what their streams are wrapped in.
+#[derive(Clone)]
+pub struct Door {
+    /// As configured.
+    pub config: Arc<ListenerConfig>,
+    /// TLS, if it is spoken here.
+    pub tls: Option<Arc<Tls>>,
+}
+
 /// Accepts from `listener` for as long as it is polled.
-pub async fn accept(listener: TcpListener, connections: Connections, context: Arc<Context>) {
+pub async fn accept(
+    listener: TcpListener,
+    door: Door,
+    connections: Connections,
+    context: Arc<Context>,
+) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => open(stream, peer, &connections, &context),
+            Ok((stream, peer)) => open(stream, peer, &door, &connections, &context),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection; if descriptors are used up, raise the limit (ulimit -n)");
                 sleep(ACCEPT_PAUSE).await;
@@ -57,9 +79,15 @@ pub async fn accept(listener: TcpListener, connections: Connections, context: Ar
     }
 }
 
-fn open(stream: TcpStream, peer: SocketAddr, connections: &Connections, context: &Arc<Context>) {
+fn open(
+    stream: TcpStream,
+    address: SocketAddr,
+    door: &Door,
+    connections: &Connections,
+    context: &Arc<Context>,
+) {
     let limits = &context.config.limits;
-    let (counted, all, here) = connections.count(peer.ip());
+    let (counted, all, here) = connections.count(address.ip());
     if all > limits.max_connections.saturating_add(MAX_TURNED_AWAY) {
         context.counters.connects_refused.increment();
         return;
@@ -76,19 +104,105 @@ fn open(stream: TcpStream, peer: SocketAddr, connections: &Connections, context:
     };
     // Acknowledgements are small and must not wait for more of them.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "TCP_NODELAY not set");
+        tracing::debug!(peer = %address, %error, "TCP_NODELAY not set");
     }
-    let context = context.clone();
+    let peer = Peer {
+        address,
+        listener: door.config.clone(),
+        certificate: None,
+        deadline: Instant::now() + limits.connect_timeout,
+        admitted: Arc::default(),
+        refuse,
+    };
+    let (context, tls) = (context.clone(), door.tls.clone());
     connections.tasks.spawn(async move {
         let _counted = counted;
         let counters = context.counters.clone();
         counters.connections_opened.increment();
-        let (read, write) = stream.into_split();
-        let serving = connection::serve(context, read, write, peer, refuse);
+        let serving = serve(stream, peer, tls, context);
         if AssertUnwindSafe(serving).catch_unwind().await.is_err() {
             counters.connection_panics.increment();
-            tracing::error!(%peer, "the task of a connection panicked; the connection is closed. Please report this");
+            tracing::error!(peer = %address, "the task of a connection panicked; the connection is closed. Please report this");
         }
         counters.connections_closed.increment();
     });
+}
+
+/// Serves the client at the other end of `stream`, in whatever its bytes are wrapped.
+async fn serve(stream: TcpStream, peer: Peer, tls: Option<Arc<Tls>>, context: Arc<Context>) {
+    if tls.is_none() && peer.listener.protocol == Protocol::Mqtt {
+        let (read, write) = stream.into_split();
+        return connection::serve(context, read, write, peer).await;
+    }
+    let address = peer.address;
+    let opening = timeout_at(
+        peer.deadline,
+        unwrap(stream, peer, tls, &context.config.limits),
+    );
+    let stopping = context.stopping.clone();
+    // On the heap while it lasts, which is not long.
+    let opened = tokio::select! {
+        biased;
+        () = stopping.cancelled() => return,
+        opened = Box::pin(opening) => opened,
+    };
+    let why = match opened {
+        Ok(Ok((stream, peer))) => {
+            // Both halves share one state, behind a lock that is never waited for: the task that holds one holds the other.
+            let (read, write) = tokio::io::split(stream);
+            return connection::serve(context, read, write, peer).await;
+        }
+        Ok(Err(error)) => error,
+        Err(_) => HandshakeError::TimedOut,
+    };
+    context.counters.handshakes_failed.increment();
+    context.counters.connects_unfinished.increment();
+    // A device whose certificate is not accepted is one to see to; so is one that speaks no TLS where it has to. But scanners
+    // do the same all the time.
+    if let Some(left_out) = context.handshakes.allow(Instant::now()) {
+        tracing::info!(peer = %address, reason = %why, left_out, "closed: no handshake");
+    }
+}
+
+/// Makes the handshakes of the listener.
+async fn unwrap(
+    stream: TcpStream,
+    mut peer: Peer,
+    tls: Option<Arc<Tls>>,
+    limits: &Limits,
+) -> Result<(Layered, Peer), HandshakeError> {
+    let (path, admitted) = (peer.listener.path.clone(), peer.admitted.clone());
+    let stream = match (peer.listener.protocol, tls) {
+        (Protocol::Mqtt, None) => Layered::Tcp(stream),
+        (Protocol::WebSocket, None) => {
+            let stream = websocket::accept(stream, &path, admitted, limits).await?;
+            Layered::WebSocket(Box::new(stream))
+        }
+        (protocol, Some(tls)) => {
+            let (stream, certificate) = tls.accept(stream).await.map_err(HandshakeError::Tls)?;
+            peer.certificate = certificate;
+            match protocol {
+                Protocol::Mqtt => Layered::Tls(Box::new(stream)),
+                Protocol::WebSocket => {
+                    let stream = websocket::accept(stream, &path, admitted, limits).await?;
+                    Layered::WebSocketOverTls(Box::new(stream))
+                }
+            }
+        }
+    };
+    Ok((stream, peer))
+}
+
+/// Why a socket does not become a stream of MQTT.
+#[derive(Debug, thiserror::Error)]
+enum HandshakeError {
+    /// In TLS.
+    #[error("TLS: {0}")]
+    Tls(io::Error),
+    /// In WebSocket.
+    #[error("WebSocket: {0}")]
+    WebSocket(#[from] websocket::Refused),
+    /// It took too long.
+    #[error("no handshake within connect_timeout")]
+    TimedOut,
 }

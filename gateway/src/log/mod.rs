@@ -351,6 +351,12 @@ pub trait Log: Send + Sync + 'static {
     /// Whether the log answers now.
     async fn ping(&self) -> Result<(), LogError>;
 
+    /// Whether the log has this user with this password. Beside all else: on a connection of its own, which it closes.
+    ///
+    /// # Errors
+    /// [`LogError::BadCredentials`] if not; others if it cannot be asked.
+    async fn login(&self, username: &str, password: &str) -> Result<(), LogError>;
+
     /// What `target` is like; `None` if it, or its stream, does not exist.
     async fn topic(&self, target: &Target) -> Result<Option<TopicInfo>, LogError>;
 

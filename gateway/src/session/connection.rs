@@ -9,16 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::gate::{self, Admitted, Refused};
 use super::incoming::{Incoming, Read};
+use super::peer::Peer;
 use super::subscriptions::Subscriptions;
 use super::writer::{self, Writer};
 use super::{Context, End, EndSignal, Live};
+use crate::access::{Action, Grant};
 use crate::delivery::Outbox;
 use crate::ingest::{AckWriter, Publisher, Reason, Received, Why};
-use crate::mqtt::{ClientId, PacketId, QoS};
+use crate::mqtt::{ClientId, PacketId, QoS, TopicName};
 use crate::observe::Counters;
 use crate::wire::{
     ConnectReturnCode, Packet, Publish, Subscribe, SubscribeReturnCode, Unsubscribe, Violation,
@@ -47,37 +49,30 @@ enum Ended {
     Told(End),
 }
 
-/// Serves the client at the other end of `read` and `write`. `refuse` is what the listener has found against it.
-pub async fn serve<R, W>(
-    context: Arc<Context>,
-    read: R,
-    write: W,
-    peer: SocketAddr,
-    refuse: Option<Refused>,
-) where
+/// Serves the client at the other end of `read` and `write`.
+pub async fn serve<R, W>(context: Arc<Context>, read: R, write: W, peer: Peer)
+where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     let counters = context.counters.clone();
     let stall = context.config.limits.ack_timeout;
+    let address = peer.address;
     let mut incoming = Incoming::new(read, &context.config.limits);
     let admitted = tokio::select! {
         biased;
         () = context.stopping.cancelled() => return,
         // On the heap while it lasts: what only the beginning or the end of a connection needs is not kept by all that idle.
-        admitted = Box::pin(gate::admit(&context, &mut incoming, refuse)) => admitted,
+        admitted = Box::pin(gate::admit(&context, &mut incoming, peer)) => admitted,
     };
-    let Admitted {
-        client,
-        max_silence,
-    } = match admitted {
+    let admitted = match admitted {
         Ok(admitted) => admitted,
         Err(refused) => {
-            let turn_away = turn_away(refused, &counters, incoming.into_stream(), write, peer);
+            let turn_away = turn_away(refused, &counters, incoming.into_stream(), write, address);
             return Box::pin(turn_away).await;
         }
     };
-    let mut connection = Connection::enter(&context, client, peer, max_silence);
+    let mut connection = Connection::enter(&context, admitted, address);
     let outbox = connection.outbox.clone();
     let end = connection.end.clone();
     if context.stopping.is_cancelled() {
@@ -85,12 +80,16 @@ pub async fn serve<R, W>(
     }
     outbox.control(|out| encode::connack(ConnectReturnCode::Accepted, out));
     counters.connects_accepted.increment();
-    tracing::debug!(client = %connection.client, %peer, connection = outbox.id().0, "connected");
+    tracing::debug!(
+        client = %connection.client, peer = %address, connection = outbox.id().0, who = %connection.grant.identity(),
+        "connected"
+    );
 
     let mut writer = Writer::new(write, outbox, stall, counters);
     let ended = tokio::select! {
         biased;
         end = end.ended() => Ended::Told(end),
+        () = expiry(connection.grant.identity().expires) => Ended::Told(End::Expired),
         error = writer.run() => Ended::Write(error),
         ended = connection.read(&mut incoming) => ended,
     };
@@ -121,6 +120,14 @@ pub async fn serve<R, W>(
     }
 }
 
+/// Waits until then; for ever if it is never. A timer is made only for those who need one.
+async fn expiry(at: Option<Instant>) {
+    match at {
+        Some(at) => Box::pin(sleep_until(at)).await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn turn_away<R, W>(
     refused: Refused,
     counters: &Counters,
@@ -139,6 +146,9 @@ async fn turn_away<R, W>(
         }
         _ => {
             counters.connects_refused.increment();
+            if let Refused::Denied { .. } = &refused {
+                counters.connects_unauthenticated.increment();
+            }
             tracing::info!(%peer, reason = %refused, "CONNECT refused");
         }
     }
@@ -160,6 +170,8 @@ struct Connection {
     client: ClientId,
     peer: SocketAddr,
     max_silence: Option<Duration>,
+    /// What it may.
+    grant: Grant,
     outbox: Arc<Outbox>,
     publisher: Arc<Publisher>,
     end: Arc<EndSignal>,
@@ -186,12 +198,14 @@ impl AckWriter for Answers {
 }
 
 impl Connection {
-    fn enter(
-        context: &Arc<Context>,
-        client: ClientId,
-        peer: SocketAddr,
-        max_silence: Option<Duration>,
-    ) -> Self {
+    fn enter(context: &Arc<Context>, admitted: Admitted, peer: SocketAddr) -> Self {
+        let Admitted {
+            client,
+            identity,
+            max_silence,
+        } = admitted;
+        let identity = Arc::new(identity);
+        let grant = context.access.grant(identity.clone(), &client);
         let counters = context.counters.clone();
         let outbox = Arc::new(Outbox::new(
             context.sessions.next_id(),
@@ -216,11 +230,12 @@ impl Connection {
         let live = Live {
             outbox: outbox.clone(),
             end: end.clone(),
-            subscriptions: Arc::default(),
+            subscribed: Arc::default(),
+            identity,
             publisher: publisher.clone(),
         };
         let subscriptions =
-            Subscriptions::new(context.clone(), outbox.clone(), live.subscriptions.clone());
+            Subscriptions::new(context.clone(), outbox.clone(), live.subscribed.clone());
         if context.sessions.enter(&client, live, Instant::now()) {
             counters.takeovers.increment();
         }
@@ -229,6 +244,7 @@ impl Connection {
             client,
             peer,
             max_silence,
+            grant,
             outbox,
             publisher,
             end,
@@ -288,12 +304,27 @@ impl Connection {
         }
     }
 
-    async fn publish(&self, publish: Publish) -> Result<(), Violation> {
+    async fn publish(&mut self, publish: Publish) -> Result<(), Violation> {
         let ticket = match self.publisher.receive(&publish) {
             Received::New(ticket) => ticket,
             Received::Known => return Ok(()),
             Received::Conflict(id) => return Err(Violation::PacketIdInUse(id)),
         };
+        let (access, client) = (&self.context.access, &self.client);
+        if !self
+            .grant
+            .allows(access, client, Action::Publish, &publish.topic)
+        {
+            if let Some(left_out) = self.context.denials.allow(Instant::now()) {
+                tracing::warn!(
+                    %client, peer = %self.peer, who = %self.grant.identity(), topic = publish.topic.as_str(),
+                    reason = Reason::NotAllowed.name(), left_out,
+                    "publish refused: the permissions of the client do not allow it"
+                );
+            }
+            ticket.denied(Reason::NotAllowed, self.context.config.ingest.on_denied);
+            return Ok(());
+        }
         let ingest = match publish.qos {
             // Dropping is what QoS 0 is for; waiting would hold up what comes behind it.
             QoS::AtMostOnce => self.context.ingest.load_full(),
@@ -320,7 +351,10 @@ impl Connection {
         for (filter, asked) in subscribe.filters {
             // 3.8.4-6: a lower QoS than asked may be granted.
             let qos = asked.min(QoS::AtLeastOnce);
-            codes.push(match self.subscriptions.add(&filter, qos).await {
+            let (grant, access, client) = (&mut self.grant, &self.context.access, &self.client);
+            let allowed =
+                |topic: &TopicName| grant.allows(access, client, Action::Subscribe, topic);
+            codes.push(match self.subscriptions.add(&filter, qos, allowed).await {
                 Ok(()) => {
                     self.context.counters.subscriptions_granted.increment();
                     SubscribeReturnCode::Granted(qos)
@@ -335,8 +369,18 @@ impl Connection {
         if self.subscriptions.are_orphaned() {
             self.end.end(End::DeliveryEnded);
         }
+        // Whoever changes the permissions looks through the subscriptions that there are; this one may have come after.
+        if self.grant.is_outdated(&self.context.access) && !self.may_keep_subscriptions() {
+            self.end.end(End::SubscriptionNotAllowed);
+        }
         self.outbox
             .control(|out| encode::suback(subscribe.packet_id, &codes, out));
+    }
+
+    fn may_keep_subscriptions(&mut self) -> bool {
+        let (grant, access, client) = (&mut self.grant, &self.context.access, &self.client);
+        self.subscriptions
+            .all(|topic| grant.allows(access, client, Action::Subscribe, topic))
     }
 
     fn unsubscribe(&mut self, unsubscribe: &Unsubscribe) {
@@ -372,6 +416,9 @@ impl Connection {
             Ended::Told(end) => {
                 match end {
                     End::Evicted(eviction) => eviction.count(counters),
+                    End::Revoked | End::Expired | End::SubscriptionNotAllowed => {
+                        counters.connections_revoked.increment();
+                    }
                     End::PublishNotStored(why @ Why::Refused(_)) => self.flaps(why.name()),
                     _ => {}
                 }

@@ -3,13 +3,16 @@
 //! What always holds: until CONNECT has come whole and was accepted, a socket costs no more than a small buffer and the
 //! connect timeout; every refusal has one reason, and the client is told the code that 3.2.2.3 has for it.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::AsyncRead;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::Context;
 use super::incoming::{Incoming, Read};
+use super::peer::Peer;
+use crate::access::{Denied, Identity};
 use crate::mqtt::ClientId;
 use crate::wire::{Connect, ConnectReturnCode, Packet, Violation};
 
@@ -18,6 +21,8 @@ use crate::wire::{Connect, ConnectReturnCode, Packet, Violation};
 pub struct Admitted {
     /// Its id; made here if it gave none.
     pub client: ClientId,
+    /// Who it is.
+    pub identity: Identity,
     /// How long it may be silent; `None` for ever. One and a half times what it announced (3.1.2-24).
     pub max_silence: Option<Duration>,
 }
@@ -63,6 +68,14 @@ pub enum Refused {
         /// How long it is kept out.
         remaining: Duration,
     },
+    /// It is not known, or not believed.
+    #[error("client {client}: {denied}")]
+    Denied {
+        /// Who says to be there.
+        client: String,
+        /// Why not.
+        denied: Denied,
+    },
     /// There are as many connections as are allowed.
     #[error(
         "{0} connections are open, which is the limit {1}; raise it, or find out who opens so many"
@@ -79,6 +92,11 @@ impl Refused {
             Self::PersistentSession { .. } | Self::Will { .. } => {
                 Some(ConnectReturnCode::NotAuthorized)
             }
+            Self::Denied { denied, .. } => Some(match denied {
+                Denied::NoCredentials | Denied::NotItsClientId => ConnectReturnCode::NotAuthorized,
+                Denied::Wrong => ConnectReturnCode::BadUserNameOrPassword,
+                Denied::Unavailable(_) | Denied::TooLate => ConnectReturnCode::ServerUnavailable,
+            }),
             Self::IggyAway(_) | Self::Flapping { .. } | Self::TooMany(..) => {
                 Some(ConnectReturnCode::ServerUnavailable)
             }
@@ -86,20 +104,17 @@ impl Refused {
     }
 }
 
-/// Waits for the CONNECT and decides. `refuse` is what the listener has already found against the socket; its client is
-/// still heard, so that it can be told.
+/// Waits for the CONNECT and decides. A client against whom the listener has found something is still heard, so that it can
+/// be told.
 pub async fn admit<R: AsyncRead + Unpin>(
     context: &Context,
     incoming: &mut Incoming<R>,
-    refuse: Option<Refused>,
+    mut peer: Peer,
 ) -> Result<Admitted, Refused> {
-    let connect = timeout(
-        context.config.limits.connect_timeout,
-        first_packet(incoming),
-    )
-    .await
-    .map_err(|_| Refused::Unfinished { timed_out: true })??;
-    if let Some(refused) = refuse {
+    let connect = timeout_at(peer.deadline, first_packet(incoming))
+        .await
+        .map_err(|_| Refused::Unfinished { timed_out: true })??;
+    if let Some(refused) = peer.refuse.take() {
         return Err(refused);
     }
     let name = || {
@@ -127,9 +142,31 @@ pub async fn admit<R: AsyncRead + Unpin>(
             remaining: flapping.remaining,
         });
     }
+    // Last, because it is what costs most. Who does not know who somebody is learns above only what everyone may know.
+    let authenticated =
+        context
+            .access
+            .authenticate(&peer.listener, peer.certificate.as_ref(), &connect);
+    let identity = match timeout_at(peer.deadline, authenticated).await {
+        Ok(Ok(identity)) => identity,
+        Ok(Err(denied)) => {
+            return Err(Refused::Denied {
+                client: name(),
+                denied,
+            });
+        }
+        Err(_) => {
+            return Err(Refused::Denied {
+                client: name(),
+                denied: Denied::TooLate,
+            });
+        }
+    };
+    peer.admitted.store(true, Ordering::Relaxed);
     let max_silence = max_silence(connect.keep_alive, context.config.limits.max_keep_alive);
     Ok(Admitted {
         client: connect.client_id.unwrap_or_else(generated_id),
+        identity,
         max_silence,
     })
 }

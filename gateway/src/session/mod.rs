@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -16,6 +16,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::{Access, Identity};
+use crate::alarms::Alarms;
 use crate::config::Config;
 use crate::delivery::{ConnectionId, Delivery, Eviction, Outbox, OutboxTotal};
 use crate::health::Health;
@@ -27,11 +29,13 @@ use crate::observe::Counters;
 use crate::targets::Targets;
 
 use flaps::Flaps;
+use subscriptions::Subscribed;
 
 pub mod connection;
 pub mod flaps;
 pub mod gate;
 pub mod incoming;
+pub mod peer;
 pub mod subscriptions;
 pub mod writer;
 
@@ -53,12 +57,18 @@ pub struct Context {
     pub delivery: ArcSwapOption<Delivery>,
     /// Tells that a role was added.
     pub role_added: Notify,
+    /// Who may come in, and what they may.
+    pub access: Access,
+    /// What somebody has to see to.
+    pub alarms: Alarms,
     /// Who is connected.
     pub sessions: Sessions,
     /// What clients have published on earlier connections.
     pub histories: Histories,
     /// Log lines about publishes that are not allowed.
     pub denials: Limited,
+    /// Log lines about handshakes that fail.
+    pub handshakes: Limited,
     /// Who is closed again and again.
     pub flaps: Flaps,
     /// Bytes queued in all outboxes.
@@ -102,6 +112,12 @@ pub enum End {
     Evicted(Eviction),
     /// The delivery role ended, and its subscriptions with it.
     DeliveryEnded,
+    /// What had let it in no longer holds.
+    Revoked,
+    /// Its token has expired.
+    Expired,
+    /// It may no longer subscribe to what it has subscribed to.
+    SubscriptionNotAllowed,
     /// The gateway stops.
     Stopping,
 }
@@ -115,6 +131,11 @@ impl End {
             Self::PublishNotStored(Why::Failed) => "a QoS 1 publish could not be stored",
             Self::Evicted(eviction) => eviction.reason(),
             Self::DeliveryEnded => "the delivery role has ended, and its subscriptions with it",
+            Self::Revoked => "its user was removed or has another password",
+            Self::Expired => "its token has expired",
+            Self::SubscriptionNotAllowed => {
+                "it may no longer subscribe to what it has subscribed to"
+            }
             Self::Stopping => "the gateway stops",
         }
     }
@@ -148,8 +169,10 @@ pub struct Live {
     pub outbox: Arc<Outbox>,
     /// How it is told to end.
     pub end: Arc<EndSignal>,
-    /// How many subscriptions it has.
-    pub subscriptions: Arc<AtomicUsize>,
+    /// What it has subscribed to.
+    pub subscribed: Arc<Subscribed>,
+    /// Who it is.
+    pub identity: Arc<Identity>,
     /// What it publishes.
     pub publisher: Arc<Publisher>,
 }
@@ -157,7 +180,7 @@ pub struct Live {
 impl Live {
     /// Whether it has subscriptions.
     pub fn has_subscriptions(&self) -> bool {
-        self.subscriptions.load(Ordering::SeqCst) > 0
+        !self.subscribed.lock().is_empty()
     }
 }
 
@@ -208,6 +231,14 @@ impl Sessions {
         self.live.lock().is_empty()
     }
 
+    /// All connections now.
+    pub fn all(&self) -> Vec<(ClientId, Live)> {
+        let live = self.live.lock();
+        let all = live.iter();
+        all.map(|(client, live)| (client.clone(), live.clone()))
+            .collect()
+    }
+
     /// Calls `act` for each connection; it must not call back.
     pub fn for_each(&self, mut act: impl FnMut(&ClientId, &Live)) {
         self.live
@@ -233,7 +264,8 @@ mod tests {
         Live {
             outbox: Arc::new(outbox),
             end: Arc::default(),
-            subscriptions: Arc::default(),
+            subscribed: Arc::default(),
+            identity: Arc::default(),
             publisher: Publisher::for_tests(),
         }
     }

@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::Context;
@@ -28,6 +28,9 @@ pub enum NotGranted {
     /// No delivery role.
     #[error("no sink connector is attached to this gateway")]
     NoDelivery,
+    /// Its permissions do not allow it.
+    #[error("the permissions of the client do not allow it")]
+    NotAllowed,
     /// The client has too many.
     #[error("the client has max_subscriptions = {0} already")]
     TooMany(usize),
@@ -45,35 +48,48 @@ pub enum NotGranted {
     Log(#[from] LogError),
 }
 
+/// The filters that a client has subscribed with, and the topics that they stand for. Locked when a client subscribes or
+/// unsubscribes, and by whoever asks what it has.
+pub type Subscribed = Mutex<HashMap<TopicFilter, TopicName>>;
+
 /// See the module.
 pub struct Subscriptions {
     context: Arc<Context>,
     outbox: Arc<Outbox>,
-    by_filter: HashMap<TopicFilter, TopicName>,
+    by_filter: Arc<Subscribed>,
     /// The delivery role that they were made with.
     delivery: Option<Arc<Delivery>>,
-    count: Arc<AtomicUsize>,
 }
 
 impl Subscriptions {
-    /// None yet. `count` is kept at their number.
-    pub fn new(context: Arc<Context>, outbox: Arc<Outbox>, count: Arc<AtomicUsize>) -> Self {
+    /// None yet. `by_filter` is kept up to date for others.
+    pub fn new(context: Arc<Context>, outbox: Arc<Outbox>, by_filter: Arc<Subscribed>) -> Self {
         Self {
             context,
             outbox,
-            by_filter: HashMap::new(),
+            by_filter,
             delivery: None,
-            count,
         }
     }
 
-    /// Subscribes to `filter`; the same filter again replaces the subscription.
-    pub async fn add(&mut self, filter: &TopicFilter, qos: QoS) -> Result<(), NotGranted> {
+    /// Subscribes to `filter` if that is `allowed`; the same filter again replaces the subscription.
+    pub async fn add(
+        &mut self,
+        filter: &TopicFilter,
+        qos: QoS,
+        allowed: impl FnOnce(&TopicName) -> bool,
+    ) -> Result<(), NotGranted> {
         let topic = filter.concrete().ok_or(NotGranted::Wildcard)?;
+        if !allowed(&topic) {
+            return Err(NotGranted::NotAllowed);
+        }
         let delivery = self.delivery_role().await?;
         let max = self.context.config.limits.max_subscriptions;
-        if self.by_filter.len() >= max && !self.by_filter.contains_key(filter) {
-            return Err(NotGranted::TooMany(max));
+        {
+            let by_filter = self.by_filter.lock();
+            if by_filter.len() >= max && !by_filter.contains_key(filter) {
+                return Err(NotGranted::TooMany(max));
+            }
         }
         let reads = self.context.map.map().reads(&topic)?;
         // As long as clients may connect, they may also wait for Iggy here; then they are told.
@@ -111,8 +127,8 @@ impl Subscriptions {
         if places.iter().all(is_nowhere) {
             return Err(NotGranted::NoPartition);
         }
-        self.by_filter.insert(filter.detached(), topic.detached());
-        self.count.store(self.by_filter.len(), Ordering::SeqCst);
+        let entry = (filter.detached(), topic.detached());
+        self.by_filter.lock().insert(entry.0, entry.1);
         self.delivery = Some(delivery.clone());
         let mut backoff = retry_pauses();
         loop {
@@ -160,19 +176,24 @@ impl Subscriptions {
 
     /// Ends the subscription to `filter`, if there is one.
     pub fn remove(&mut self, filter: &TopicFilter) {
-        if let Some(topic) = self.by_filter.remove(filter)
+        let removed = self.by_filter.lock().remove(filter);
+        if let Some(topic) = removed
             && let Some(delivery) = &self.delivery
         {
             delivery.unsubscribe(self.outbox.id(), &topic);
         }
-        self.count.store(self.by_filter.len(), Ordering::SeqCst);
+    }
+
+    /// Whether all of them are `allowed`.
+    pub fn all(&self, allowed: impl FnMut(&TopicName) -> bool) -> bool {
+        self.by_filter.lock().values().all(allowed)
     }
 
     /// Whether there are subscriptions that nobody serves any more, because their delivery role has ended. A role that
     /// ends tells the connections that have subscriptions then; one that subscribes meanwhile has to look itself.
     pub fn are_orphaned(&self) -> bool {
         let now = self.context.delivery.load_full();
-        !self.by_filter.is_empty()
+        !self.by_filter.lock().is_empty()
             && now.as_ref().map(Arc::as_ptr) != self.delivery.as_ref().map(Arc::as_ptr)
     }
 }

@@ -76,11 +76,34 @@ pub(crate) fn connect(id: &str, keep_alive: u16) -> Vec<u8> {
     packet(0x10, &body)
 }
 
+/// A CONNECT with a user name, and a password if there is one.
+pub(crate) fn connect_as(id: &str, user: &str, password: Option<&[u8]>) -> Vec<u8> {
+    let mut body = string("MQTT");
+    body.extend([4, if password.is_some() { 0xc2 } else { 0x82 }, 0, 0]);
+    body.extend(string(id));
+    body.extend(string(user));
+    if let Some(password) = password {
+        body.extend(u16::try_from(password.len()).unwrap().to_be_bytes());
+        body.extend(password);
+    }
+    packet(0x10, &body)
+}
+
 /// A QoS 1 PUBLISH that is sent again.
 pub(crate) fn publish_again(topic: &str, payload: &[u8], id: u16) -> Vec<u8> {
     let mut bytes = publish(topic, payload, Some(id));
     bytes[0] |= 0x08;
     bytes
+}
+
+/// A SUBSCRIBE with several filters.
+pub(crate) fn subscribe_all(filters: &[(&str, u8)]) -> Vec<u8> {
+    let mut body = vec![0, 1];
+    for (filter, qos) in filters {
+        body.extend(string(filter));
+        body.push(*qos);
+    }
+    packet(0x82, &body)
 }
 
 impl Client {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
+use tokio::time::Instant;
 
-use crate::config::{Config, Limits};
+use crate::config::{Config, Limits, ListenerConfig};
 use crate::delivery::Delivery;
 use crate::gateway::{Gateway, Role};
 use crate::log::memory::MemoryLog;
@@ -16,7 +17,9 @@ use crate::mapping::envelope::{HeaderSet, Published};
 use crate::mapping::{TopicMap, envelope};
 use crate::mqtt::{ClientId, QoS, TopicName};
 use crate::session::connection;
+use crate::session::peer::Peer;
 
+mod access;
 mod again;
 mod bounds;
 mod client;
@@ -63,6 +66,8 @@ topic = 'dynamic_$1'
 pub(crate) struct Sim {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) log: Arc<MemoryLog>,
+    /// What clients would have come to.
+    listener: Arc<ListenerConfig>,
 }
 
 impl Sim {
@@ -99,8 +104,9 @@ impl Sim {
             ("MQTT_GATEWAY_AUTHENTICATION", "anonymous"),
         ];
         let mut config = Config::load(&json!({}), environment).unwrap();
-        config.listen.clear();
         configure(&mut config);
+        let listener = Arc::new(config.listeners().remove(0));
+        config.listen.clear();
         let map = TopicMap::compile("map.toml", map).unwrap();
         let gateway = Gateway::start_on(config, map, log).await.unwrap();
         assert!(gateway.add_role(Role::Ingest));
@@ -108,6 +114,7 @@ impl Sim {
         Self {
             gateway,
             log: memory,
+            listener,
         }
     }
 
@@ -115,14 +122,16 @@ impl Sim {
     pub(crate) fn dial(&self, buffer: usize) -> Client {
         let (ours, theirs) = tokio::io::duplex(buffer);
         let (read, write) = tokio::io::split(theirs);
-        let peer = "192.0.2.1:1".parse().unwrap();
-        tokio::spawn(connection::serve(
-            self.gateway.context().clone(),
-            read,
-            write,
-            peer,
-            None,
-        ));
+        let context = self.gateway.context().clone();
+        let peer = Peer {
+            address: "192.0.2.1:1".parse().unwrap(),
+            listener: self.listener.clone(),
+            certificate: None,
+            deadline: Instant::now() + context.config.limits.connect_timeout,
+            admitted: Arc::default(),
+            refuse: None,
+        };
+        tokio::spawn(connection::serve(context, read, write, peer));
         Client::new(ours)
     }
 

@@ -78,6 +78,10 @@ impl Log for Mortal {
         self.alive(self.memory.ping()).await
     }
 
+    async fn login(&self, username: &str, password: &str) -> Result<(), LogError> {
+        self.alive(self.memory.login(username, password)).await
+    }
+
     async fn topic(&self, target: &Target) -> Result<Option<TopicInfo>, LogError> {
         self.alive(self.memory.topic(target)).await
     }

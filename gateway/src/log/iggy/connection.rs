@@ -19,6 +19,8 @@ use ::iggy::prelude::{
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tracing::instrument::WithSubscriber;
+use tracing::subscriber::NoSubscriber;
 
 use super::errors::{Class, Context, class};
 use super::pool::Dial;
@@ -26,6 +28,8 @@ use crate::log::LogError;
 
 /// How long the first packet of a connection may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest user name and the longest password of Iggy 0.9.
+const MAX_CREDENTIAL_BYTES: usize = 255;
 /// The most nodes of a cluster that are remembered.
 const MAX_NODES: usize = 32;
 
@@ -59,6 +63,29 @@ impl Dialer {
             template,
             nodes: Mutex::default(),
         }
+    }
+
+    /// Logs in as somebody else, to see whether that can be done, and out again.
+    pub(super) async fn login(&self, username: &str, password: &str) -> Result<(), LogError> {
+        let other = Self::new(
+            self.address.clone(),
+            username.to_owned(),
+            password.to_owned(),
+        );
+        // Iggy's limit; one that is longer is nobody's, and the SDK would say so as an error of its own.
+        let bounds = 1..=MAX_CREDENTIAL_BYTES;
+        if !bounds.contains(&username.len()) || !bounds.contains(&password.len()) {
+            return Err(LogError::BadCredentials {
+                username: username.to_owned(),
+            });
+        }
+        // The SDK logs each login that fails as an error, and strangers cause these at will.
+        let client = other
+            .dial(0)
+            .with_subscriber(NoSubscriber::default())
+            .await?;
+        let _ = client.shutdown().await;
+        Ok(())
     }
 
     /// What an error of a request about `about` means.

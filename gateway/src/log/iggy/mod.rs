@@ -42,6 +42,9 @@ use errors::{Class, class, is_unreadable};
 use polls::{Compare, Damage, Poll};
 use pool::{Dial, Pool};
 
+/// How long checking somebody's user name and password may take.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Why a description was not taken.
 const UNREADABLE: &str = "its reply cannot be understood";
 
@@ -290,6 +293,13 @@ impl Log for IggyLog {
         self.ask(&self.writers, ping)
             .await?
             .map_err(self.explain(&"ping"))
+    }
+
+    async fn login(&self, username: &str, password: &str) -> Result<(), LogError> {
+        match timeout(LOGIN_TIMEOUT, self.dialer.login(username, password)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(LogError::Timeout(LOGIN_TIMEOUT)),
+        }
     }
 
     async fn topic(&self, target: &Target) -> Result<Option<TopicInfo>, LogError> {

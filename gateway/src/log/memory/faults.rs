@@ -16,6 +16,8 @@ use crate::log::LogError;
 pub enum Call {
     /// `ping`
     Ping,
+    /// [`Log::login`](crate::log::Log::login)
+    Login,
     /// `topic`
     Topic,
     /// `create`

@@ -84,6 +84,11 @@ impl MemoryLog {
         }
     }
 
+    /// Adds a user, or gives it another password.
+    pub fn add_user(&self, username: &str, password: &str) {
+        self.change(|inner| inner.state.add_user(username, password));
+    }
+
     /// Makes a topic whose policy is `durability`. Replaces one of that name.
     pub fn add_topic(&self, target: &Target, partitions: u32, durability: Option<Durability>) {
         self.change(|inner| {
@@ -293,6 +298,11 @@ impl Drop for Held<'_> {
 impl Log for MemoryLog {
     async fn ping(&self) -> Result<(), LogError> {
         self.call(Call::Ping, None, |_| Ok(())).await
+    }
+
+    async fn login(&self, username: &str, password: &str) -> Result<(), LogError> {
+        self.call(Call::Login, None, |state| state.login(username, password))
+            .await
     }
 
     async fn topic(&self, target: &Target) -> Result<Option<TopicInfo>, LogError> {

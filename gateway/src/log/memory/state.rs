@@ -49,6 +49,8 @@ pub(super) struct State {
     commits: HashMap<Triple, Vec<(String, u64)>>,
     /// How many topics were made: each is a little younger than the one before.
     made: u64,
+    /// Users with their passwords.
+    users: HashMap<String, String>,
 }
 
 #[derive(Debug)]
@@ -86,6 +88,7 @@ impl State {
             counts: HashMap::new(),
             commits: HashMap::new(),
             made: 0,
+            users: HashMap::new(),
         }
     }
 
@@ -188,6 +191,19 @@ impl State {
             .and_then(|topic| topic.partitions.get(triple.partition as usize))
             .map(|partition| partition.records.clone())
             .unwrap_or_default()
+    }
+
+    pub(super) fn add_user(&mut self, username: &str, password: &str) {
+        self.users.insert(username.to_owned(), password.to_owned());
+    }
+
+    pub(super) fn login(&self, username: &str, password: &str) -> Result<(), LogError> {
+        match self.users.get(username) {
+            Some(known) if known == password => Ok(()),
+            _ => Err(LogError::BadCredentials {
+                username: username.to_owned(),
+            }),
+        }
     }
 
     pub(super) fn topic(&self, target: &Target) -> Result<Option<TopicInfo>, LogError> {

@@ -266,6 +266,10 @@ impl Log for Watched {
         self.memory.ping().await
     }
 
+    async fn login(&self, username: &str, password: &str) -> Result<(), LogError> {
+        self.memory.login(username, password).await
+    }
+
     async fn topic(&self, target: &Target) -> Result<Option<TopicInfo>, LogError> {
         let outcome = self.memory.topic(target).await;
         self.trace
