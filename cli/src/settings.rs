@@ -18,6 +18,7 @@ pub(crate) type Environment = Option<Vec<(OsString, OsString)>>;
 
 /// Names the gateway file; when one is checked, it is that one.
 const CONFIG_VARIABLE: &str = "MQTT_GATEWAY_CONFIG";
+const AUTHENTICATION_VARIABLE: &str = "MQTT_GATEWAY_AUTHENTICATION";
 const PASSWORD_VARIABLE: &str = "MQTT_GATEWAY_IGGY_PASSWORD";
 
 /// A configuration, or what is wrong with it.
@@ -60,14 +61,18 @@ fn as_it_stands(plugin_config: &Value) -> Loaded {
     };
     let (elsewhere, problems): (Vec<_>, Vec<_>) =
         problems.into_iter().partition(|problem| match problem {
-            Problem::NoPassword { .. } => true,
+            Problem::NoPassword { .. } | Problem::NoAuthentication { .. } => true,
             Problem::PasswordFile { file, .. } => !file.try_exists().unwrap_or(false),
             _ => false,
         });
     let config = if problems.is_empty() {
-        // Any password will do to get at the rest.
-        let password = [(PASSWORD_VARIABLE, "unknown")];
-        Config::load(plugin_config, password).map_err(|error| error.problems)
+        // Any password will do to get at the rest, and anyone may come in.
+        let mut environment = vec![(PASSWORD_VARIABLE, "unknown")];
+        let is_open = |problem: &Problem| matches!(problem, Problem::NoAuthentication { .. });
+        if elsewhere.iter().any(is_open) {
+            environment.push((AUTHENTICATION_VARIABLE, "anonymous"));
+        }
+        Config::load(plugin_config, environment).map_err(|error| error.problems)
     } else {
         Err(problems)
     };
@@ -167,6 +172,7 @@ pub(crate) fn place(problem: &Problem) -> Option<&Place> {
         | Problem::InlinePassword { place }
         | Problem::TwoPasswords { place }
         | Problem::NoPassword { place }
+        | Problem::NoAuthentication { place }
         | Problem::PasswordFile { place, .. }
         | Problem::Relation { place, .. } => Some(place),
         Problem::Syntax { .. } | Problem::NotATable { .. } => None,

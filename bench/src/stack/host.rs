@@ -193,6 +193,7 @@ fn runtime_file(folder: &Path, iggy: SocketAddr, api: SocketAddr) -> String {
 fn gateway_file(mqtt: SocketAddr, iggy: SocketAddr, limits: &str) -> String {
     format!(
         "listen = '{mqtt}'\n\
+         authentication = ['anonymous']\n\
          topic_map = 'topic-map.toml'\n\
          iggy_address = '{iggy}'\n\
          iggy_username = '{USER}'\n\

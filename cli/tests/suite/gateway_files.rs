@@ -98,7 +98,7 @@ fn a_password_that_comes_from_elsewhere_is_a_note_and_no_problem() {
 fn the_environment_counts_only_when_it_is_asked_for() {
     let folder = || {
         Folder::with_map(SEED_MAP)
-            .file("gateway.toml", "node = 'n'\n")
+            .file("gateway.toml", "authentication = ['anonymous']\n")
             .file("other.toml", "node = '?'\n")
     };
     let broken = folder()
@@ -244,7 +244,10 @@ fn produce_runtime_needs_a_map_that_stores_in_one_topic_without_keys() {
 #[test]
 fn produce_runtime_is_checked_also_when_the_environment_says_it() {
     let folder = Folder::with_map(NOT_FOR_THE_RUNTIME)
-        .file("gateway.toml", "iggy_password = 'pw'\n")
+        .file(
+            "gateway.toml",
+            "iggy_password = 'pw'\nauthentication = ['anonymous']\n",
+        )
         .variable("MQTT_GATEWAY_PRODUCE", "runtime");
     folder.run(["check", "gateway.toml"]).exits(0);
     folder
