@@ -25,4 +25,5 @@ pub mod raw;
 pub mod real_iggy;
 pub mod records;
 pub mod refusal;
+pub mod tls;
 pub mod wait;

@@ -112,6 +112,18 @@ pub fn connect_with(flags: ConnectFlags, keep_alive: u16, payload: &[u8]) -> Vec
     packet(0x10, &connect_body("MQTT", 4, flags, keep_alive, payload))
 }
 
+/// CONNACK with that code.
+pub fn connack(code: u8) -> [u8; 4] {
+    [0x20, 2, 0, code]
+}
+
+/// CONNECT with a clean session, without keep-alive, with user name and password.
+pub fn connect_as(client_id: &str, user: &str, password: impl AsRef<[u8]>) -> Vec<u8> {
+    let payload = [string(client_id), string(user), string(password)].concat();
+    let flags = ConnectFlags::CLEAN | ConnectFlags::USER_NAME | ConnectFlags::PASSWORD;
+    connect_with(flags, 0, &payload)
+}
+
 /// A PUBLISH with QoS 0.
 pub fn publish_qos0(topic: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) -> Vec<u8> {
     packet(0x30, &[&string(topic)[..], payload.as_ref()].concat())

@@ -119,6 +119,15 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// Sends SIGHUP.
+    ///
+    /// # Panics
+    /// When the process is gone.
+    pub fn hang_up(&self) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(id.expect("a process"), Signal::HUP).expect("the process runs");
+    }
+
     /// Asks the process to end with SIGTERM and waits for it.
     ///
     /// # Panics

@@ -30,10 +30,25 @@ pub enum Answer {
     Silence,
 }
 
-/// One TCP connection to the gateway.
+/// A stream of bytes that a read can wait on for a limited time.
+pub trait Link: Read + Write + Send + std::fmt::Debug {
+    /// How long a read waits.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    fn wait_at_most(&self, time: Duration) -> io::Result<()>;
+}
+
+impl Link for TcpStream {
+    fn wait_at_most(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))
+    }
+}
+
+/// One connection to the gateway.
 #[derive(Debug)]
 pub struct RawClient {
-    stream: TcpStream,
+    stream: Box<dyn Link>,
     received: Vec<u8>,
 }
 
@@ -54,10 +69,15 @@ impl RawClient {
     pub fn try_open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
-        Ok(Self {
-            stream,
+        Ok(Self::over(stream))
+    }
+
+    /// Over a stream that is open.
+    pub fn over(stream: impl Link + 'static) -> Self {
+        Self {
+            stream: Box::new(stream),
             received: Vec::new(),
-        })
+        }
     }
 
     /// Opens a connection and connects with a clean session and without keep-alive.
@@ -97,7 +117,8 @@ impl RawClient {
     /// # Errors
     /// When the connection is gone.
     pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+        self.stream.write_all(bytes)?;
+        self.stream.flush()
     }
 
     /// Sends `bytes` one by one with a short pause after each; of more than `PIECES` bytes several at a time.
@@ -124,7 +145,7 @@ impl RawClient {
             if left.is_zero() {
                 return Answer::Silence;
             }
-            if self.stream.set_read_timeout(Some(left)).is_err() {
+            if self.stream.wait_at_most(left).is_err() {
                 return Answer::Closed;
             }
             match self.stream.read(&mut buffer) {

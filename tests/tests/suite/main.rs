@@ -34,6 +34,7 @@ mod segments;
 mod sent_again;
 mod slow_subscribers;
 mod subscriptions;
+mod tls;
 mod topic_map;
 mod topic_settings;
 mod topics;
