@@ -6,6 +6,7 @@
 //! to its right: `ingest` and `delivery` answer a session through a ticket and an outbox, and never call it. [`gateway`]
 //! puts them together, [`attach`](mod@attach) is how connectors share one.
 
+pub mod access;
 pub mod attach;
 pub mod backoff;
 pub mod config;

@@ -1,0 +1,3 @@
+//! Who a client is and what it may.
+
+pub mod files;
