@@ -2,7 +2,7 @@
 //! subscribe to is read from Iggy once and fanned out, and Iggy is the only store.
 //!
 //! In the order in which a message meets them: [`listener`] → [`wire`] → [`session`] → [`mapping`] → [`ingest`] /
-//! [`delivery`] → [`log`]; beside them [`config`], [`observe`], [`health`] and [`targets`]. A module uses only what stands
+//! [`delivery`] → [`log`]; beside them [`config`], [`access`], [`report`], [`observe`], [`health`] and [`targets`]. A module uses only what stands
 //! to its right: `ingest` and `delivery` answer a session through a ticket and an outbox, and never call it. [`gateway`]
 //! puts them together, [`attach`](mod@attach) is how connectors share one.
 
@@ -20,6 +20,7 @@ pub mod log;
 pub mod mapping;
 pub mod mqtt;
 pub mod observe;
+pub mod report;
 pub mod session;
 #[cfg(test)]
 mod sim;

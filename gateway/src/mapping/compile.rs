@@ -7,18 +7,18 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::file::{Entry, ForeignText, MapText, OnUnmatched, RuleText, Settings, Text};
+use super::file::{Entry, ForeignText, MapText, OnUnmatched, RuleText, Settings};
 use super::foreign::{ForeignTemplate, ForeignTopic};
 use super::key::PartitionKey;
 use super::matcher::{self, Matcher};
 use super::pattern::{Facts, Groups, Pattern};
 use super::problem::{Problem, Warning};
-use super::report::{Located, Source};
 use super::template::Template;
 use super::{
     Bounds, Fallback, KeyTemplate, NameTemplate, Rule, RuleId, TopicMap, TopicPlan, Written,
 };
 use crate::log::{MAX_HEADER_VALUE_BYTES, MAX_NAME_BYTES, Name, Target, TopicSpec};
+use crate::report::{Located, Source, Text};
 
 /// How many streams, and how many topics, dynamic names may make if the file does not say.
 const DEFAULT_BOUND: u32 = 1000;

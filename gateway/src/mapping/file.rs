@@ -5,53 +5,13 @@
 use std::ops::Range;
 
 use crate::log::{Durability, Expiry, TopicSize};
+use crate::report::Text;
 
 mod read;
 
 pub(super) use read::read;
 #[cfg(test)]
 pub(super) use read::{MAX_FOREIGN, MAX_RULES};
-
-/// A text and where it stands.
-#[derive(Debug)]
-pub(super) struct Text {
-    /// The text without quotes and escapes.
-    pub(super) value: String,
-    span: Range<usize>,
-    /// Where the first byte of `value` stands, if the file has it byte for byte.
-    begin: Option<usize>,
-}
-
-impl Text {
-    fn new(source: &str, span: Range<usize>, value: &str) -> Self {
-        let raw = source.get(span.clone()).unwrap_or_default();
-        // One or three quotes, and after three a line break that does not count.
-        let begin = [1, 3, 4, 5].into_iter().find(|quotes| {
-            let quoted = raw.get(*quotes..).unwrap_or_default();
-            quoted.strip_prefix(value).is_some_and(|rest| {
-                !rest.is_empty() && rest.bytes().all(|byte| byte == b'\'' || byte == b'"')
-            })
-        });
-        Self {
-            value: value.to_owned(),
-            begin: begin.map(|quotes| span.start + quotes),
-            span,
-        }
-    }
-
-    /// Where it stands, quotes included.
-    pub(super) fn span(&self) -> Range<usize> {
-        self.span.clone()
-    }
-
-    /// Where `part` of the text stands; the whole of it if escapes make that unclear.
-    pub(super) fn at(&self, part: &Range<usize>) -> Range<usize> {
-        match self.begin {
-            Some(begin) => begin + part.start..begin + part.end,
-            None => self.span(),
-        }
-    }
-}
 
 /// The value of a key that must or may hold a text.
 #[derive(Debug, Default)]

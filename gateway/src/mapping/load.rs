@@ -40,15 +40,8 @@ pub enum LoadError {
         column: usize,
     },
     /// The map does not compile.
-    #[error("the topic map has {}:\n{}", count(.0), super::render::problems(.0, false))]
+    #[error("the topic map has {}:\n{}", .0.counted(), crate::report::render::problems(.0, false))]
     Map(MapReport),
-}
-
-fn count(report: &MapReport) -> String {
-    match report.problems().len() {
-        1 => "an error".to_owned(),
-        count => format!("{count} errors"),
-    }
 }
 
 /// Reads and compiles the topic map in the file `path`. Blocks on reading.

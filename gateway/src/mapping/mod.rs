@@ -28,8 +28,6 @@ mod matcher;
 mod one_target;
 mod pattern;
 mod problem;
-pub mod render;
-mod report;
 mod template;
 
 #[cfg(test)]
@@ -42,7 +40,11 @@ pub use key::{KeyHash, PartitionKey};
 pub use load::{LoadError, MAX_FILE_BYTES, load};
 pub use one_target::{NotOneTarget, Unfit};
 pub use problem::{Problem, Warning};
-pub use report::{Located, MapReport, Source};
+
+pub use crate::report::{Located, Source, render};
+
+/// All that is wrong with a topic map.
+pub type MapReport = crate::report::Report<Problem>;
 
 use matcher::Matcher;
 use pattern::Pattern;

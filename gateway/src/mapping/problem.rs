@@ -3,6 +3,7 @@
 //! What always holds: each message says what is wrong and what to do.
 
 use crate::log::MAX_NAME_BYTES;
+use crate::report::advice;
 
 /// Why a topic map does not compile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -288,22 +289,4 @@ pub enum Warning {
         /// Where.
         target: crate::log::Target,
     },
-}
-
-/// The words that an operator may have meant.
-fn advice(nearest: Option<&str>, known: &[&str]) -> String {
-    match nearest {
-        Some(nearest) => format!("did you mean {nearest}?"),
-        None => format!("use one of {}", known.join(", ")),
-    }
-}
-
-/// The one of `known` that looks most like `found`, if any looks like it at all.
-pub(super) fn nearest(found: &str, known: &[&'static str]) -> Option<&'static str> {
-    known
-        .iter()
-        .map(|word| (strsim::damerau_levenshtein(found, word), *word))
-        .min()
-        .filter(|(distance, word)| *distance <= found.len().max(word.len()) / 2)
-        .map(|(_, word)| word)
 }

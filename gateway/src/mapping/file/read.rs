@@ -11,10 +11,10 @@ use bytesize::ByteSize;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::super::problem::{Problem, nearest};
-use super::super::report::{Located, Source};
-use super::{Entry, ForeignText, MapText, OnUnmatched, RuleText, Settings, Text};
+use super::super::problem::Problem;
+use super::{Entry, ForeignText, MapText, OnUnmatched, RuleText, Settings};
 use crate::log::{Durability, Expiry, MAX_PARTITIONS, TopicSize};
+use crate::report::{Located, Source, Text, nearest};
 
 const FILE_KEYS: &[&str] = &[
     "default_stream",

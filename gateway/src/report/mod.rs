@@ -1,4 +1,5 @@
-//! Where in a topic map's file something is wrong or doubtful, and everything that is, together.
+//! Where in a file of the operator's something is wrong or doubtful, and everything that is, together: of the topic map
+//! and of the permissions.
 //!
 //! What always holds: a [`Located`] knows its byte span in the source and shares the source, so that how it is shown is
 //! rendering alone.
@@ -7,9 +8,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::problem::Problem;
+pub mod render;
+mod text;
 
-/// The text of a topic map and the name of the file that it came from.
+pub(crate) use text::Text;
+
+/// The text of a file and the file's name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Source {
     /// The file's name as the operator knows it.
@@ -18,7 +22,7 @@ pub struct Source {
     pub text: String,
 }
 
-/// Something to say about one place of a topic map.
+/// Something to say about one place of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located<T> {
     source: Arc<Source>,
@@ -29,7 +33,7 @@ pub struct Located<T> {
 
 impl Source {
     /// The line of the byte at `at`, counted from 1.
-    pub(super) fn line(&self, at: usize) -> usize {
+    pub(crate) fn line(&self, at: usize) -> usize {
         let before = self.text.as_bytes().get(..at).unwrap_or_default();
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
@@ -37,7 +41,7 @@ impl Source {
 
 impl<T> Located<T> {
     /// `span` is cut to the source and to whole characters.
-    pub(super) fn new(source: &Arc<Source>, span: Range<usize>, key: String, what: T) -> Self {
+    pub(crate) fn new(source: &Arc<Source>, span: Range<usize>, key: String, what: T) -> Self {
         let start = source.text.floor_char_boundary(span.start);
         let end = source.text.ceil_char_boundary(span.end).max(start);
         Self {
@@ -97,24 +101,32 @@ impl<T: fmt::Display> fmt::Display for Located<T> {
     }
 }
 
-/// All that is wrong with a topic map, in the order of the file. Printed as one line a problem:
+/// All that is wrong with a file, in the order of the file. Printed as one line a problem:
 /// `file:line:column: key: what is wrong; what to do`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MapReport(Vec<Located<Problem>>);
+pub struct Report<P>(Vec<Located<P>>);
 
-impl MapReport {
-    pub(super) fn new(mut problems: Vec<Located<Problem>>) -> Self {
+impl<P> Report<P> {
+    pub(crate) fn new(mut problems: Vec<Located<P>>) -> Self {
         problems.sort_by_key(|problem| problem.span.start);
         Self(problems)
     }
 
     /// The problems; there is at least one.
-    pub fn problems(&self) -> &[Located<Problem>] {
+    pub fn problems(&self) -> &[Located<P>] {
         &self.0
+    }
+
+    /// How many there are, in words: `an error`, `2 errors`.
+    pub fn counted(&self) -> String {
+        match self.0.len() {
+            1 => "an error".to_owned(),
+            count => format!("{count} errors"),
+        }
     }
 }
 
-impl fmt::Display for MapReport {
+impl<P: fmt::Display> fmt::Display for Report<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, problem) in self.0.iter().enumerate() {
             if number > 0 {
@@ -126,4 +138,22 @@ impl fmt::Display for MapReport {
     }
 }
 
-impl std::error::Error for MapReport {}
+impl<P: fmt::Debug + fmt::Display> std::error::Error for Report<P> {}
+
+/// The words that an operator may have meant.
+pub(crate) fn advice(nearest: Option<&str>, known: &[&str]) -> String {
+    match nearest {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => format!("use one of {}", known.join(", ")),
+    }
+}
+
+/// The one of `known` that looks most like `found`, if any looks like it at all.
+pub(crate) fn nearest<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
+    known
+        .iter()
+        .map(|word| (strsim::damerau_levenshtein(found, word), *word))
+        .min()
+        .filter(|(distance, word)| *distance <= found.len().max(word.len()) / 2)
+        .map(|(_, word)| word)
+}

@@ -6,19 +6,18 @@ use std::fmt;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use super::problem::Warning;
-use super::report::{Located, MapReport};
+use super::{Located, Report};
 
 /// How many are shown; whoever has more mends these first.
 const MAX_SHOWN: usize = 100;
 
 /// The problems of `report`, one after the other; `styled` for a terminal that knows ANSI escapes.
-pub fn problems(report: &MapReport, styled: bool) -> String {
+pub fn problems<P: fmt::Display>(report: &Report<P>, styled: bool) -> String {
     show(report.problems(), Level::ERROR, styled)
 }
 
-/// The warnings of a map, one after the other; `styled` for a terminal that knows ANSI escapes.
-pub fn warnings(warnings: &[Located<Warning>], styled: bool) -> String {
+/// Warnings, one after the other; `styled` for a terminal that knows ANSI escapes.
+pub fn warnings<W: fmt::Display>(warnings: &[Located<W>], styled: bool) -> String {
     show(warnings, Level::WARNING, styled)
 }
 
