@@ -1,3 +1,8 @@
-//! Who a client is and what it may.
+//! Who a client is and what it may: users with passwords, tokens, and the permissions of each.
+//!
+//! What always holds: nothing here does I/O but reading the operator's files, and nothing waits; the session asks and
+//! decides what a client gets to see of the answer.
 
 pub mod files;
+pub mod users;
+pub mod verified;
