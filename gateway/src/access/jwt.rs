@@ -1,0 +1,563 @@
+//! Tokens (JWT, RFC 7519) as passwords: which keys verify them, and what one says about its bearer.
+//!
+//! What always holds: the algorithm is the configured one, whatever a token's header says, and a key is only ever used
+//! with the algorithm that it was made for; a token without an end is refused; the user is a name that is not empty;
+//! neither a token nor what is in it is in a message.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
+use serde_json::{Map, Value};
+use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_PKCS1_RSAENCRYPTION};
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer;
+use x509_parser::public_key::PublicKey;
+use x509_parser::x509::SubjectPublicKeyInfo;
+
+use super::files::{self, FileError};
+use super::users::MAX_NAME_BYTES;
+
+/// How far the clocks of the issuer and of this machine may be apart.
+pub const LEEWAY: Duration = Duration::from_secs(30);
+/// The largest key file, in bytes.
+pub const MAX_KEY_FILE_BYTES: u64 = 64 << 10;
+/// The shortest HS256 key, in bytes: as long as the hash (RFC 7518, 3.2).
+pub const MIN_SHARED_KEY_BYTES: usize = 32;
+/// The shortest RSA key, in bits (RFC 7518, 3.3).
+pub const MIN_RSA_BITS: usize = 2048;
+/// The most keys: each is tried with a token that the others do not verify.
+pub const MAX_KEYS: usize = 16;
+
+/// How tokens are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JwtAlgorithm {
+    /// With a key that the issuer and the gateway share.
+    #[default]
+    Hs256,
+    /// With an RSA key of the issuer.
+    Rs256,
+    /// With a key of the issuer on the curve P-256.
+    Es256,
+}
+
+impl JwtAlgorithm {
+    /// The name in tokens.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hs256 => "HS256",
+            Self::Rs256 => "RS256",
+            Self::Es256 => "ES256",
+        }
+    }
+
+    fn of_the_library(self) -> Algorithm {
+        match self {
+            Self::Hs256 => Algorithm::HS256,
+            Self::Rs256 => Algorithm::RS256,
+            Self::Es256 => Algorithm::ES256,
+        }
+    }
+}
+
+/// Which tokens are accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JwtConfig {
+    /// How they are signed.
+    pub algorithm: JwtAlgorithm,
+    /// The keys, each in a file of its own; a token that any of them verifies is good, so that keys can be replaced.
+    pub key_files: Vec<PathBuf>,
+    /// The claim with the user's name.
+    pub user_claim: String,
+    /// The claim with the client id that the bearer may use; every token must have it then.
+    pub client_id_claim: Option<String>,
+    /// Who must have issued them (`iss`).
+    pub issuer: Option<String>,
+    /// Whom they must be for (`aud`).
+    pub audience: Option<String>,
+}
+
+impl JwtConfig {
+    /// What is usual, with these keys: the user in `sub`, and no word about client id, issuer and audience.
+    pub fn new(algorithm: JwtAlgorithm, key_files: Vec<PathBuf>) -> Self {
+        Self {
+            algorithm,
+            key_files,
+            user_claim: "sub".to_owned(),
+            client_id_claim: None,
+            issuer: None,
+            audience: None,
+        }
+    }
+}
+
+/// Why no tokens can be verified.
+#[derive(Debug, thiserror::Error)]
+pub enum JwtError {
+    /// No file is named.
+    #[error("no key to verify tokens with; name at least one key file")]
+    NoKeys,
+    /// Too many files are named.
+    #[error(
+        "{count} keys to verify tokens with, but {MAX_KEYS} are the most; remove those that no longer sign"
+    )]
+    TooManyKeys {
+        /// How many.
+        count: usize,
+    },
+    /// A claim without a name.
+    #[error("the name of a claim is empty; name a claim, for example sub")]
+    EmptyClaim,
+    /// A file is not read.
+    #[error("key file {0}")]
+    File(#[from] FileError),
+    /// A file has the wrong content.
+    #[error("key file {}: {what}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: KeyProblem,
+    },
+}
+
+/// What is wrong with the content of a key file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyProblem {
+    /// A shared key that could be guessed.
+    #[error(
+        "{bytes} bytes, but an HS256 key has at least {MIN_SHARED_KEY_BYTES}; make one with: openssl rand -base64 48"
+    )]
+    TooShort {
+        /// How many it has.
+        bytes: usize,
+    },
+    /// A public key as a shared one: whoever has it could sign.
+    #[error(
+        "PEM, which is no HS256 key: everybody who knows a public key could sign tokens with it; set the algorithm to RS256 or ES256, or name a file with a shared key"
+    )]
+    PemAsShared,
+    /// A JSON web key.
+    #[error(
+        "a JSON web key (JWK), which is not read; write the key itself into the file, or for RS256 and ES256 the public key as PEM"
+    )]
+    Jwk,
+    /// The key that only the issuer should have.
+    #[error(
+        "a private key, which only the issuer of tokens should have; name a file with the public key: openssl pkey -in PRIVATE -pubout"
+    )]
+    Private,
+    /// A certificate.
+    #[error(
+        "a certificate; name a file with its public key: openssl x509 -in CERTIFICATE -noout -pubkey"
+    )]
+    Certificate,
+    /// No PEM with a public key.
+    #[error(
+        "no public key in PEM (-----BEGIN PUBLIC KEY-----); correct the path, or convert the key"
+    )]
+    NoPublicKey,
+    /// Several in one file.
+    #[error("{count} public keys; write each into a file of its own")]
+    Several {
+        /// How many.
+        count: usize,
+    },
+    /// PEM around something else.
+    #[error("the public key is damaged; export it again")]
+    Damaged,
+    /// The key of another algorithm.
+    #[error("not a key for {}, which takes {expected}; set the algorithm to that of the key, or name another file", algorithm.name())]
+    OtherAlgorithm {
+        /// The configured algorithm.
+        algorithm: JwtAlgorithm,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// An RSA key that could be broken.
+    #[error("an RSA key of {bits} bits, but {MIN_RSA_BITS} are the fewest; make a longer one")]
+    WeakRsa {
+        /// How many it has.
+        bits: usize,
+    },
+}
+
+/// Why a token is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JwtRefusal {
+    /// Not a token.
+    #[error("not a well-formed token")]
+    Malformed,
+    /// Signed in another way than is configured, or not at all.
+    #[error("the token's algorithm is not {}", .0.name())]
+    Algorithm(JwtAlgorithm),
+    /// None of the keys verifies it.
+    #[error("no key verifies the token's signature")]
+    Signature,
+    /// A claim is not there.
+    #[error("the token has no claim {claim}")]
+    Missing {
+        /// The claim.
+        claim: String,
+    },
+    /// A claim means nothing.
+    #[error("the token's claim {claim} is not {expected}")]
+    Claim {
+        /// The claim.
+        claim: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// Its time is over.
+    #[error("the token has expired")]
+    Expired,
+    /// Its time has not begun.
+    #[error("the token is not valid yet; if it should be, compare the clocks")]
+    NotYet,
+    /// From somebody else.
+    #[error("the token is from another issuer")]
+    Issuer,
+    /// For somebody else.
+    #[error("the token is for another audience")]
+    Audience,
+}
+
+impl JwtRefusal {
+    /// A short name that stays the same, for counters.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Algorithm(_) => "algorithm",
+            Self::Signature => "signature",
+            Self::Missing { .. } => "claim_missing",
+            Self::Claim { .. } => "claim_unusable",
+            Self::Expired => "expired",
+            Self::NotYet => "not_yet_valid",
+            Self::Issuer => "issuer",
+            Self::Audience => "audience",
+        }
+    }
+}
+
+/// What a good token says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claims {
+    /// The user: 1 to 255 bytes without control characters.
+    pub user: String,
+    /// The client id that the bearer may use; `None` if no claim for it is configured.
+    pub client_id: Option<String>,
+    /// When the token ends (`exp`, without [`LEEWAY`]).
+    pub expires: SystemTime,
+}
+
+/// The keys, and what else a token must have.
+pub struct JwtKeys {
+    algorithm: JwtAlgorithm,
+    keys: Vec<DecodingKey>,
+    validation: Validation,
+    user_claim: String,
+    client_id_claim: Option<String>,
+}
+
+impl fmt::Debug for JwtKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JwtKeys")
+            .field("algorithm", &self.algorithm)
+            .field("keys", &self.keys.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether `password` has the form of a token: three parts of base64url between points, the first of which begins as JSON
+/// objects do. No password that a person would choose has it.
+pub fn looks_like_token(password: &[u8]) -> bool {
+    let mut parts = password.split(|byte| *byte == b'.');
+    let is_base64url = |part: &[u8]| {
+        part.iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(header), Some(claims), Some(signature), None) => {
+            // `{` in base64; without a signature it is still a token, though not a good one.
+            header.len() > 4
+                && header.starts_with(b"e")
+                && !claims.is_empty()
+                && [header, claims, signature].into_iter().all(is_base64url)
+        }
+        _ => false,
+    }
+}
+
+impl JwtKeys {
+    /// Reads the keys. Blocks.
+    ///
+    /// # Errors
+    /// What is wrong with the first key that cannot be used, and what to do.
+    pub fn load(config: &JwtConfig) -> Result<Self, JwtError> {
+        let claims = [Some(&config.user_claim), config.client_id_claim.as_ref()];
+        if claims.into_iter().flatten().any(String::is_empty) {
+            return Err(JwtError::EmptyClaim);
+        }
+        match config.key_files.len() {
+            0 => return Err(JwtError::NoKeys),
+            count if count > MAX_KEYS => return Err(JwtError::TooManyKeys { count }),
+            _ => {}
+        }
+        let keys = config
+            .key_files
+            .iter()
+            .map(|path| load_key(config.algorithm, path));
+        let keys = keys.collect::<Result<_, _>>()?;
+        let mut validation = Validation::new(config.algorithm.of_the_library());
+        // Times are compared below, with the time that is given.
+        validation.validate_exp = false;
+        validation.validate_nbf = false;
+        validation.validate_aud = config.audience.is_some();
+        let mut required = Vec::new();
+        if let Some(issuer) = &config.issuer {
+            validation.set_issuer(&[issuer]);
+            required.push("iss");
+        }
+        if let Some(audience) = &config.audience {
+            validation.set_audience(&[audience]);
+            required.push("aud");
+        }
+        validation.set_required_spec_claims(&required);
+        Ok(Self {
+            algorithm: config.algorithm,
+            keys,
+            validation,
+            user_claim: config.user_claim.clone(),
+            client_id_claim: config.client_id_claim.clone(),
+        })
+    }
+
+    /// What `token` says, if it is good at `now`. Takes some tens of microseconds, with each key that does not verify it.
+    ///
+    /// # Errors
+    /// Why it is not accepted.
+    pub fn verify(&self, token: &[u8], now: SystemTime) -> Result<Claims, JwtRefusal> {
+        let mut refusal = JwtRefusal::Signature;
+        for key in &self.keys {
+            match decode::<Map<String, Value>>(token, key, &self.validation) {
+                Ok(decoded) => return self.claims(&decoded.claims, now),
+                Err(error) => match self.refusal(error.kind()) {
+                    // Perhaps another key.
+                    JwtRefusal::Signature => {}
+                    other => {
+                        refusal = other;
+                        break;
+                    }
+                },
+            }
+        }
+        Err(refusal)
+    }
+
+    fn refusal(&self, kind: &ErrorKind) -> JwtRefusal {
+        match kind {
+            ErrorKind::InvalidAlgorithm
+            | ErrorKind::MissingAlgorithm
+            | ErrorKind::UnsupportedAlgorithm => JwtRefusal::Algorithm(self.algorithm),
+            ErrorKind::InvalidSignature => JwtRefusal::Signature,
+            ErrorKind::MissingRequiredClaim(claim) => JwtRefusal::Missing {
+                claim: claim.clone(),
+            },
+            ErrorKind::InvalidIssuer => JwtRefusal::Issuer,
+            ErrorKind::InvalidAudience => JwtRefusal::Audience,
+            ErrorKind::InvalidClaimFormat(claim) => JwtRefusal::Claim {
+                claim: claim.clone(),
+                expected: "a text or a list of texts",
+            },
+            _ => JwtRefusal::Malformed,
+        }
+    }
+
+    fn claims(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Claims, JwtRefusal> {
+        let expires = time(claims, "exp")?.ok_or_else(|| missing("exp"))?;
+        // Sums that no clock can show are far away.
+        let over = expires.checked_add(LEEWAY);
+        if over.is_some_and(|over| over <= now) {
+            return Err(JwtRefusal::Expired);
+        }
+        let latest = now.checked_add(LEEWAY);
+        if let Some(begins) = time(claims, "nbf")?
+            && latest.is_none_or(|latest| latest < begins)
+        {
+            return Err(JwtRefusal::NotYet);
+        }
+        let client_id = self.client_id_claim.as_ref();
+        Ok(Claims {
+            user: name(claims, &self.user_claim)?,
+            client_id: client_id.map(|claim| name(claims, claim)).transpose()?,
+            expires,
+        })
+    }
+}
+
+fn missing(claim: &str) -> JwtRefusal {
+    JwtRefusal::Missing {
+        claim: claim.to_owned(),
+    }
+}
+
+fn name(claims: &Map<String, Value>, claim: &str) -> Result<String, JwtRefusal> {
+    match claims.get(claim) {
+        None | Some(Value::Null) => Err(missing(claim)),
+        Some(Value::String(text))
+            if (1..=MAX_NAME_BYTES).contains(&text.len())
+                && !text.chars().any(char::is_control) =>
+        {
+            Ok(text.clone())
+        }
+        Some(_) => Err(JwtRefusal::Claim {
+            claim: claim.to_owned(),
+            expected: "a text of 1 to 255 bytes without control characters",
+        }),
+    }
+}
+
+/// Seconds since 1970, perhaps with a fraction (RFC 7519, 2: NumericDate).
+fn time(claims: &Map<String, Value>, claim: &str) -> Result<Option<SystemTime>, JwtRefusal> {
+    let unusable = || JwtRefusal::Claim {
+        claim: claim.to_owned(),
+        expected: "a time in seconds since 1970",
+    };
+    let Some(value) = claims.get(claim) else {
+        return Ok(None);
+    };
+    let since = match (value.as_u64(), value.as_f64()) {
+        (Some(seconds), _) => Duration::from_secs(seconds),
+        // Neither negative, nor infinite, nor no number.
+        (None, Some(seconds)) => Duration::try_from_secs_f64(seconds).map_err(|_| unusable())?,
+        (None, None) => return Err(unusable()),
+    };
+    let time = SystemTime::UNIX_EPOCH.checked_add(since);
+    time.map(Some).ok_or_else(unusable)
+}
+
+fn load_key(algorithm: JwtAlgorithm, path: &Path) -> Result<DecodingKey, JwtError> {
+    let key = match algorithm {
+        JwtAlgorithm::Hs256 => shared_key(&files::read_secret(path, MAX_KEY_FILE_BYTES)?),
+        _ => public_key(algorithm, &files::read_public(path, MAX_KEY_FILE_BYTES)?),
+    };
+    key.map_err(|what| JwtError::Key {
+        path: path.to_owned(),
+        what,
+    })
+}
+
+fn has(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<Map<String, Value>>(bytes).is_ok()
+}
+
+fn shared_key(bytes: &[u8]) -> Result<DecodingKey, KeyProblem> {
+    // Before its length is looked at: what is wrong with it is that it is public.
+    if has(bytes, b"-----BEGIN ") {
+        return Err(KeyProblem::PemAsShared);
+    }
+    if is_json(bytes) {
+        return Err(KeyProblem::Jwk);
+    }
+    // What editors and `openssl rand -base64` put at the end of a text is not part of it; of bytes that are no text, all
+    // are.
+    let key = match std::str::from_utf8(bytes) {
+        Ok(text) => text.trim_end_matches(['\r', '\n']).as_bytes(),
+        Err(_) => bytes,
+    };
+    if key.len() < MIN_SHARED_KEY_BYTES {
+        return Err(KeyProblem::TooShort { bytes: key.len() });
+    }
+    DecodingKey::from_secret(key).map_err(|_| KeyProblem::Damaged)
+}
+
+fn public_key(algorithm: JwtAlgorithm, bytes: &[u8]) -> Result<DecodingKey, KeyProblem> {
+    if is_json(bytes) {
+        return Err(KeyProblem::Jwk);
+    }
+    // By its label alone, so that a damaged private key is one too.
+    if has(bytes, b"PRIVATE KEY-----") {
+        return Err(KeyProblem::Private);
+    }
+    let blocks = Pem::iter_from_buffer(bytes).collect::<Result<Vec<_>, _>>();
+    let blocks = blocks.map_err(|_| KeyProblem::Damaged)?;
+    let is_public = |block: &&Pem| matches!(&*block.label, "PUBLIC KEY" | "RSA PUBLIC KEY");
+    let keys: Vec<&Pem> = blocks.iter().filter(is_public).collect();
+    let key = match keys.as_slice() {
+        [key] => key,
+        [] if blocks.iter().any(|block| block.label == "CERTIFICATE") => {
+            return Err(KeyProblem::Certificate);
+        }
+        [] => return Err(KeyProblem::NoPublicKey),
+        several => {
+            return Err(KeyProblem::Several {
+                count: several.len(),
+            });
+        }
+    };
+    match algorithm {
+        JwtAlgorithm::Rs256 => rsa_key(key),
+        JwtAlgorithm::Es256 | JwtAlgorithm::Hs256 => p256_key(key),
+    }
+}
+
+fn rsa_key(pem: &Pem) -> Result<DecodingKey, KeyProblem> {
+    // The library wants the PKCS #1 structure, which is the whole of the one and inside of the other.
+    let pkcs1 = match &*pem.label {
+        "RSA PUBLIC KEY" => pem.contents.as_slice(),
+        _ => {
+            let (info, key) = subject_public_key(&pem.contents)?;
+            if info.algorithm.algorithm != OID_PKCS1_RSAENCRYPTION {
+                return Err(KeyProblem::OtherAlgorithm {
+                    algorithm: JwtAlgorithm::Rs256,
+                    expected: "an RSA key",
+                });
+            }
+            key
+        }
+    };
+    let (_, key) =
+        x509_parser::public_key::RSAPublicKey::from_der(pkcs1).map_err(|_| KeyProblem::Damaged)?;
+    match key.key_size() {
+        bits if bits < MIN_RSA_BITS => Err(KeyProblem::WeakRsa { bits }),
+        _ => Ok(DecodingKey::from_rsa_der(pkcs1)),
+    }
+}
+
+fn p256_key(pem: &Pem) -> Result<DecodingKey, KeyProblem> {
+    let other = KeyProblem::OtherAlgorithm {
+        algorithm: JwtAlgorithm::Es256,
+        expected: "a key on the curve P-256",
+    };
+    if pem.label != "PUBLIC KEY" {
+        return Err(other);
+    }
+    let (info, point) = subject_public_key(&pem.contents)?;
+    let curve = info.algorithm.parameters.as_ref();
+    let curve = curve.and_then(|parameters| parameters.as_oid().ok());
+    if info.algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve != Some(OID_EC_P256) {
+        return Err(other);
+    }
+    match info.parsed() {
+        Ok(PublicKey::EC(_)) => Ok(DecodingKey::from_ec_der(point)),
+        _ => Err(KeyProblem::Damaged),
+    }
+}
+
+fn subject_public_key(der: &[u8]) -> Result<(SubjectPublicKeyInfo<'_>, &[u8]), KeyProblem> {
+    let (rest, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| KeyProblem::Damaged)?;
+    let key = match &info.subject_public_key.data {
+        std::borrow::Cow::Borrowed(key) if rest.is_empty() => *key,
+        _ => return Err(KeyProblem::Damaged),
+    };
+    Ok((info, key))
+}
+
+#[cfg(test)]
+mod tests;
