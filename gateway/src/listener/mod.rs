@@ -20,6 +20,7 @@ use crate::session::{Context, connection};
 pub use addresses::Connections;
 
 mod addresses;
+pub mod websocket;
 
 /// So many sockets over the limit of connections are told so; more are closed at once.
 const MAX_TURNED_AWAY: usize = 256;
