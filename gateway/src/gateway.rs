@@ -33,8 +33,9 @@ use crate::log::iggy::{IggyLog, IggyLogConfig};
 use crate::log::{Log, LogError, Target};
 use crate::mapping::{self, LoadError, NotOneTarget, Resolver, RuleId, TopicMap};
 use crate::observe::Counters;
+use crate::rates::Rates;
 use crate::session::flaps::Flaps;
-use crate::session::{Context, End, Sessions};
+use crate::session::{Context, End, Lines, Sessions};
 use crate::targets::{DEAD_LETTER_PLAN, TargetError, Targets};
 use crate::topology;
 
@@ -195,6 +196,8 @@ impl Gateway {
                 config.limits.max_connections,
             ),
             denials: Limited::default(),
+            lines: Lines::default(),
+            rates: Rates::new(&config.limits),
             flaps: Flaps::new(&config.limits),
             outbox_total: Arc::default(),
             stopping: CancellationToken::new(),

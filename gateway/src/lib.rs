@@ -12,6 +12,7 @@ pub mod config;
 pub mod delivery;
 pub mod gateway;
 pub mod health;
+pub mod host;
 pub mod ingest;
 pub mod limited;
 pub mod listener;
@@ -19,6 +20,8 @@ pub mod log;
 pub mod mapping;
 pub mod mqtt;
 pub mod observe;
+pub mod pace;
+pub mod rates;
 pub mod session;
 #[cfg(test)]
 mod sim;

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
+use crate::host::Host;
 use crate::session::gate::Refused;
 use crate::session::{Context, connection};
 
@@ -51,7 +52,9 @@ pub async fn accept(listener: TcpListener, connections: Connections, context: Ar
         match listener.accept().await {
             Ok((stream, peer)) => open(stream, peer, &connections, &context),
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection; if descriptors are used up, raise the limit (ulimit -n)");
+                if let Some(left_out) = context.lines.accept.allow(Instant::now()) {
+                    tracing::warn!(%error, left_out, "cannot accept a connection; if descriptors are used up, raise the limit (ulimit -n)");
+                }
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -60,7 +63,8 @@ pub async fn accept(listener: TcpListener, connections: Connections, context: Ar
 
 fn open(stream: TcpStream, peer: SocketAddr, connections: &Connections, context: &Arc<Context>) {
     let limits = &context.config.limits;
-    let (counted, all, here) = connections.count(peer.ip());
+    let host = Host::from(peer.ip());
+    let (counted, all, here) = connections.count(host);
     if all > limits.max_connections.saturating_add(MAX_TURNED_AWAY) {
         context.counters.connects_refused.increment();
         return;
@@ -72,6 +76,13 @@ fn open(stream: TcpStream, peer: SocketAddr, connections: &Connections, context:
             limits.max_connections_per_address,
             "max_connections_per_address",
         ))
+    } else if !context.rates.may_connect_from(host, Instant::now()) {
+        context.counters.connects_over_rate.increment();
+        Some(Refused::TooOften {
+            who: "clients of its address connect".to_owned(),
+            rate: limits.connect_rate_per_address,
+            limit: "connect_rate_per_address",
+        })
     } else {
         None
     };

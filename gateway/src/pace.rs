@@ -26,15 +26,42 @@ impl Pace {
     /// How many may go now; if none, when one may.
     pub fn allowed(&mut self, now: Instant) -> Result<usize, Instant> {
         let rate = f64::from(self.rate);
-        let passed = now.duration_since(self.filled).as_secs_f64();
-        self.tokens = (self.tokens + passed * rate).min(rate);
-        self.filled = now;
+        self.fill(now);
         if self.tokens >= 1.0 {
             return Ok(self.tokens as usize);
         }
         // A little more than needed, so that rounding never makes a busy loop.
         let wait = Duration::from_secs_f64((1.0 - self.tokens) / rate) + Duration::from_millis(1);
         Err(now + wait)
+    }
+
+    /// A place for one message behind those that have theirs: when it may go.
+    pub fn reserve(&mut self, now: Instant) -> Instant {
+        let rate = f64::from(self.rate);
+        self.fill(now);
+        self.tokens -= 1.0;
+        if self.tokens >= 0.0 {
+            return now;
+        }
+        now + Duration::from_secs_f64(-self.tokens / rate)
+    }
+
+    /// Whether as many may go at once as ever.
+    pub fn is_full(&mut self, now: Instant) -> bool {
+        self.fill(now);
+        self.tokens >= f64::from(self.rate)
+    }
+
+    /// A place that was reserved is not needed. Those behind it keep theirs.
+    pub fn give_back(&mut self) {
+        self.tokens = (self.tokens + 1.0).min(f64::from(self.rate));
+    }
+
+    fn fill(&mut self, now: Instant) {
+        let rate = f64::from(self.rate);
+        let passed = now.duration_since(self.filled).as_secs_f64();
+        self.tokens = (self.tokens + passed * rate).min(rate);
+        self.filled = now;
     }
 
     /// So many have gone.
@@ -68,5 +95,26 @@ mod tests {
             }
         }
         assert!((98..=101).contains(&sent), "{sent}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn places_are_in_a_row_and_one_that_is_given_back_is_there_again() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut pace = Pace::new(10, start);
+        for _ in 0..10 {
+            assert_eq!(pace.reserve(start), start);
+        }
+        let near = |a: Instant, b: Instant| a.max(b) - a.min(b) < Duration::from_millis(1);
+        for n in 1..=5 {
+            assert!(near(pace.reserve(start), at(n * 100)));
+        }
+        pace.give_back();
+        pace.give_back();
+        assert!(near(pace.reserve(start), at(400)));
+        assert!(!pace.is_full(at(1_300)));
+        assert!(pace.is_full(at(1_500)));
+        pace.give_back();
+        assert_eq!(pace.allowed(at(1_500)), Ok(10));
     }
 }
