@@ -36,9 +36,10 @@ use crate::log::iggy::{IggyLog, IggyLogConfig};
 use crate::log::{Log, LogError, Target};
 use crate::mapping::{self, LoadError, NotOneTarget, Resolver, RuleId, TopicMap};
 use crate::observe::Counters;
+use crate::rates::Rates;
 use crate::reload::Reload;
 use crate::session::flaps::Flaps;
-use crate::session::{Context, End, Sessions};
+use crate::session::{Context, End, Lines, Sessions};
 use crate::targets::{DEAD_LETTER_PLAN, TargetError, Targets};
 use crate::topology;
 
@@ -214,7 +215,8 @@ impl Gateway {
                 config.limits.max_connections,
             ),
             denials: Limited::default(),
-            handshakes: Limited::default(),
+            lines: Lines::default(),
+            rates: Rates::new(&config.limits),
             flaps: Flaps::new(&config.limits),
             outbox_total: Arc::default(),
             stopping: CancellationToken::new(),

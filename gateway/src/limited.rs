@@ -1,4 +1,4 @@
-//! Log lines that anyone can cause: one a second at most, with the number of those left out.
+//! Log lines that anyone can cause: one a second at most, and a few at once, with the number of those left out.
 
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
@@ -7,27 +7,44 @@ use tokio::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Decides which of many like lines are written.
-#[derive(Debug, Default)]
-pub struct Limited(Mutex<State>);
+#[derive(Debug)]
+pub struct Limited {
+    /// How many may be written at once after a quiet time.
+    burst: u32,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
-    last: Option<Instant>,
+    /// When as many may be written at once as ever.
+    rested: Option<Instant>,
     left_out: u64,
 }
 
+impl Default for Limited {
+    fn default() -> Self {
+        Self::with_burst(1)
+    }
+}
+
 impl Limited {
+    /// One a second, and after a quiet time `burst` at once.
+    pub fn with_burst(burst: u32) -> Self {
+        Self {
+            burst,
+            state: Mutex::default(),
+        }
+    }
+
     /// Whether a line may be written now; if so, how many were left out since the last.
     pub fn allow(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock();
-        if state
-            .last
-            .is_some_and(|last| now.duration_since(last) < INTERVAL)
-        {
+        let mut state = self.state.lock();
+        let rested = state.rested.map_or(now, |rested| rested.max(now)) + INTERVAL;
+        if rested > now + INTERVAL * self.burst {
             state.left_out += 1;
             return None;
         }
-        state.last = Some(now);
+        state.rested = Some(rested);
         Some(std::mem::take(&mut state.left_out))
     }
 }
@@ -46,5 +63,19 @@ mod tests {
         }
         assert_eq!(limited.allow(start + INTERVAL), Some(7));
         assert_eq!(limited.allow(start + INTERVAL * 3), Some(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_quiet_time_a_few_lines_may_come_at_once() {
+        let limited = Limited::with_burst(3);
+        let start = Instant::now();
+        let written = |now| {
+            (0..10)
+                .filter_map(|_| limited.allow(now))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(written(start), [0, 0, 0]);
+        assert_eq!(written(start + INTERVAL), [7]);
+        assert_eq!(written(start + INTERVAL * 60), [9, 0, 0]);
     }
 }

@@ -52,6 +52,8 @@ counters! {
     connects_accepted,
     /// CONNECTs answered with another code, or closed without an answer.
     connects_refused,
+    /// CONNECTs refused because of `connect_rate` or `connect_rate_per_address`; among the refused.
+    connects_over_rate,
     /// Sockets that were closed before a whole CONNECT had come.
     connects_unfinished,
     /// Handshakes of TLS or WebSocket that failed; among the sockets closed before a whole CONNECT had come.
@@ -66,7 +68,7 @@ counters! {
     reloads_failed,
     /// Connections that another with the same client id replaced.
     takeovers,
-    /// Packets that broke the protocol after CONNECT; their connection was closed.
+    /// Packets, or frames around them, that broke the protocol after CONNECT; their connection was closed.
     violations,
     /// Connections closed because nothing was heard for 1.5 times their keep-alive.
     keep_alive_timeouts,
@@ -75,6 +77,8 @@ counters! {
 
     /// PUBLISH packets that came from clients, whatever became of them.
     publishes_received,
+    /// PUBLISHes that waited because of `publish_rate` or `publish_rate_per_address`.
+    publishes_slowed,
     /// PUBLISHes whose append was confirmed.
     publishes_stored,
     /// PUBLISHes that broke the protocol.

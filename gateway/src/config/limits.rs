@@ -4,6 +4,7 @@
 //! each value lies in the range that [`Limits::slots`] gives it and the relations of [`Limits::broken_relations`]
 //! hold, so the parts of the gateway need not check them again.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::wire::WireLimits;
@@ -18,6 +19,8 @@ const MIN_CONNECT: u64 = 14;
 const MAX_PACKET_IDS: u64 = 65_535;
 /// More than any partition will ever hold.
 const MAX_LAG_MESSAGES: u64 = 1_000_000_000_000_000;
+/// Rates a second; 0 for no limit.
+const RATES: RangeInclusive<u64> = 0..=1_000_000;
 /// The longest keep-alive that fits into CONNECT (MQTT 3.1.1, 3.1.2.10).
 const LONGEST_KEEP_ALIVE: Duration = Duration::from_secs(65_535);
 
@@ -41,7 +44,7 @@ pub struct Limits {
     pub max_topic_levels: usize,
     /// The most connections at a time; default 10,000. At the limit CONNACK 0x03. Each needs a file descriptor.
     pub max_connections: usize,
-    /// The most connections at a time from one IP address; default 1,000, so that one host cannot take every place
+    /// The most connections at a time from one IP address, of IPv6 from one /64; default 1,000, so that one host cannot take every place
     /// while a site behind one NAT address still fits. At the limit CONNACK 0x03.
     pub max_connections_per_address: usize,
     /// How long a connection may take until its CONNECT is complete; default 10 s. Then it is closed.
@@ -52,6 +55,16 @@ pub struct Limits {
     /// How often the files of certificates, users, permissions and keys are looked at; default 5 s, 0 for never. What has
     /// changed counts from then on.
     pub reload_interval: Duration,
+    /// How often one client id may connect, a second; default 0, no limit. Above it CONNACK 0x03.
+    pub connect_rate: u32,
+    /// How often clients of one IP address may connect, a second; default 0, no limit. Above it CONNACK 0x03. What counts as
+    /// one address is said at [`Host`](crate::host::Host).
+    pub connect_rate_per_address: u32,
+    /// How many messages a client may publish, a second; default 0, no limit. Above it it is read from more slowly: no loss.
+    pub publish_rate: u32,
+    /// How many messages the clients of one IP address may publish together, a second; default 0, no limit. Above it they
+    /// are read from more slowly: no loss.
+    pub publish_rate_per_address: u32,
     /// The longest keep-alive a client gets; default 1 h. A client that asks for none (0) or more is treated as if it
     /// had asked for this, so that dead connections are found.
     pub max_keep_alive: Duration,
@@ -138,6 +151,10 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(10),
             login_cache: Duration::from_secs(30),
             reload_interval: Duration::from_secs(5),
+            connect_rate: 0,
+            connect_rate_per_address: 0,
+            publish_rate: 0,
+            publish_rate_per_address: 0,
             max_keep_alive: Duration::from_secs(3_600),
             receive_window: 256,
             ingest_bytes: 64 * MIB,
@@ -209,6 +226,10 @@ impl Limits {
             connect_timeout,
             login_cache,
             reload_interval,
+            connect_rate,
+            connect_rate_per_address,
+            publish_rate,
+            publish_rate_per_address,
             max_keep_alive,
             receive_window,
             ingest_bytes,
@@ -273,6 +294,16 @@ impl Limits {
             (
                 "limits.reload_interval",
                 Slot::Time(reload_interval, Duration::ZERO..=DAY),
+            ),
+            ("limits.connect_rate", Slot::Count32(connect_rate, RATES)),
+            (
+                "limits.connect_rate_per_address",
+                Slot::Count32(connect_rate_per_address, RATES),
+            ),
+            ("limits.publish_rate", Slot::Count32(publish_rate, RATES)),
+            (
+                "limits.publish_rate_per_address",
+                Slot::Count32(publish_rate_per_address, RATES),
             ),
             (
                 "limits.max_keep_alive",

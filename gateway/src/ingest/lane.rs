@@ -17,12 +17,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Ingest;
-use super::pace::Pace;
 use super::room::Hold;
 use super::ticket::Ticket;
 use crate::backoff::Backoff;
 use crate::log::{LogError, Record, Triple};
 use crate::mapping::{KeyHash, RuleId, TopicPlan};
+use crate::pace::Pace;
 
 /// The evidence that an append was committed. Only a lane can make it, and only from the log's confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,18 +1,19 @@
-//! Who is connected from where: the connections of all listeners, counted in all and by address.
+//! Who is connected from where: the connections of all listeners, counted in all and by host.
 //!
 //! What always holds: a connection is counted from its accept until its task has ended, however it ends.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
+use crate::host::Host;
+
 /// How many connections there are.
 #[derive(Default)]
 struct Open {
-    by_address: HashMap<IpAddr, usize>,
+    by_host: HashMap<Host, usize>,
     all: usize,
 }
 
@@ -27,21 +28,21 @@ pub struct Connections {
 /// A counted connection; dropping it uncounts it.
 pub(super) struct Counted {
     open: Arc<Mutex<Open>>,
-    address: IpAddr,
+    host: Host,
 }
 
 impl Connections {
-    /// Counts one more from `address`; says how many there are now, and how many from there.
-    pub(super) fn count(&self, address: IpAddr) -> (Counted, usize, usize) {
+    /// Counts one more from `host`; says how many there are now, and how many from there.
+    pub(super) fn count(&self, host: Host) -> (Counted, usize, usize) {
         let mut open = self.open.lock();
         open.all += 1;
-        let here = open.by_address.entry(address).or_insert(0);
+        let here = open.by_host.entry(host).or_insert(0);
         *here += 1;
         let here = *here;
         (
             Counted {
                 open: self.open.clone(),
-                address,
+                host,
             },
             open.all,
             here,
@@ -53,11 +54,39 @@ impl Drop for Counted {
     fn drop(&mut self) {
         let mut open = self.open.lock();
         open.all -= 1;
-        if let Some(here) = open.by_address.get_mut(&self.address) {
+        if let Some(here) = open.by_host.get_mut(&self.host) {
             *here -= 1;
             if *here == 0 {
-                open.by_address.remove(&self.address);
+                open.by_host.remove(&self.host);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_by_host_until_they_end() {
+        let connections = Connections::default();
+        let count = |address: &str| {
+            let address = address.parse::<IpAddr>().unwrap();
+            connections.count(address.into())
+        };
+        let (first, all, here) = count("2001:db8::1");
+        assert_eq!((all, here), (1, 1));
+        let (_second, all, here) = count("2001:db8::2");
+        assert_eq!((all, here), (2, 2));
+        let (_third, all, here) = count("192.0.2.1");
+        assert_eq!((all, here), (3, 1));
+        let (_fourth, _, here) = count("::ffff:192.0.2.1");
+        assert_eq!(here, 2);
+        drop(first);
+        assert_eq!(count("2001:db8::1").2, 2);
+        drop((_second, _third, _fourth));
+        assert!(connections.open.lock().by_host.is_empty());
     }
 }

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::config::{Limits, ListenerConfig, Protocol};
+use crate::host::Host;
 use crate::session::gate::Refused;
 use crate::session::peer::Peer;
 use crate::session::{Context, connection};
@@ -72,7 +73,9 @@ pub async fn accept(
         match listener.accept().await {
             Ok((stream, peer)) => open(stream, peer, &door, &connections, &context),
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection; if descriptors are used up, raise the limit (ulimit -n)");
+                if let Some(left_out) = context.lines.accept.allow(Instant::now()) {
+                    tracing::warn!(%error, left_out, "cannot accept a connection; if descriptors are used up, raise the limit (ulimit -n)");
+                }
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -87,7 +90,8 @@ fn open(
     context: &Arc<Context>,
 ) {
     let limits = &context.config.limits;
-    let (counted, all, here) = connections.count(address.ip());
+    let host = Host::from(address.ip());
+    let (counted, all, here) = connections.count(host);
     if all > limits.max_connections.saturating_add(MAX_TURNED_AWAY) {
         context.counters.connects_refused.increment();
         return;
@@ -99,9 +103,26 @@ fn open(
             limits.max_connections_per_address,
             "max_connections_per_address",
         ))
+    } else if !context.rates.may_connect_from(host, Instant::now()) {
+        context.counters.connects_over_rate.increment();
+        Some(Refused::TooOften {
+            who: "clients of its address connect".to_owned(),
+            rate: limits.connect_rate_per_address,
+            limit: "connect_rate_per_address",
+        })
     } else {
         None
     };
+    if let Some(refused @ Refused::TooOften { .. }) = &refuse
+        && door.tls.is_some()
+    {
+        // To be told so in words it would need the handshake, which is what a flood is after.
+        context.counters.connects_refused.increment();
+        if let Some(left_out) = context.lines.refused.allow(Instant::now()) {
+            tracing::info!(peer = %address, reason = %refused, left_out, "closed before the handshake");
+        }
+        return;
+    }
     // Acknowledgements are small and must not wait for more of them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(peer = %address, %error, "TCP_NODELAY not set");
@@ -159,7 +180,7 @@ async fn serve(stream: TcpStream, peer: Peer, tls: Option<Arc<Tls>>, context: Ar
     context.counters.connects_unfinished.increment();
     // A device whose certificate is not accepted is one to see to; so is one that speaks no TLS where it has to. But scanners
     // do the same all the time.
-    if let Some(left_out) = context.handshakes.allow(Instant::now()) {
+    if let Some(left_out) = context.lines.handshakes.allow(Instant::now()) {
         tracing::info!(peer = %address, reason = %why, left_out, "closed: no handshake");
     }
 }

@@ -19,9 +19,11 @@ use super::writer::{self, Writer};
 use super::{Context, End, EndSignal, Live};
 use crate::access::{Action, Grant};
 use crate::delivery::Outbox;
+use crate::host::Host;
 use crate::ingest::{AckWriter, Publisher, Reason, Received, Why};
 use crate::mqtt::{ClientId, PacketId, QoS, TopicName};
 use crate::observe::Counters;
+use crate::rates::Publishing;
 use crate::wire::{
     ConnectReturnCode, Packet, Publish, Subscribe, SubscribeReturnCode, Unsubscribe, Violation,
     encode,
@@ -43,6 +45,8 @@ enum Ended {
     KeepAlive,
     /// A packet broke the protocol.
     Violation(Violation),
+    /// What came broke the rules of the stream that carries packets.
+    Unreadable(std::io::Error),
     /// Writing failed or stalled.
     Write(std::io::Error),
     /// The gateway ended it.
@@ -68,7 +72,7 @@ where
     let admitted = match admitted {
         Ok(admitted) => admitted,
         Err(refused) => {
-            let turn_away = turn_away(refused, &counters, incoming.into_stream(), write, address);
+            let turn_away = turn_away(refused, &context, incoming.into_stream(), write, address);
             return Box::pin(turn_away).await;
         }
     };
@@ -130,7 +134,7 @@ async fn expiry(at: Option<Instant>) {
 
 async fn turn_away<R, W>(
     refused: Refused,
-    counters: &Counters,
+    context: &Context,
     read: R,
     mut write: W,
     peer: SocketAddr,
@@ -138,6 +142,7 @@ async fn turn_away<R, W>(
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
+    let counters = &context.counters;
     match &refused {
         // Probes and scanners do this all the time: nobody has to act.
         Refused::Unfinished { .. } => {
@@ -149,7 +154,9 @@ async fn turn_away<R, W>(
             if let Refused::Denied { .. } = &refused {
                 counters.connects_unauthenticated.increment();
             }
-            tracing::info!(%peer, reason = %refused, "CONNECT refused");
+            if let Some(left_out) = context.lines.refused.allow(Instant::now()) {
+                tracing::info!(%peer, reason = %refused, left_out, "CONNECT refused");
+            }
         }
     }
     if let Some(code) = refused.answer() {
@@ -176,6 +183,8 @@ struct Connection {
     publisher: Arc<Publisher>,
     end: Arc<EndSignal>,
     subscriptions: Subscriptions,
+    /// How fast it may publish, if there is a limit.
+    pace: Option<Box<Publishing>>,
 }
 
 /// Where the publisher's acknowledgements go.
@@ -239,8 +248,12 @@ impl Connection {
         if context.sessions.enter(&client, live, Instant::now()) {
             counters.takeovers.increment();
         }
+        let pace = context
+            .rates
+            .publishing(&client, Host::from(peer.ip()), Instant::now());
         Self {
             context: context.clone(),
+            pace: pace.map(Box::new),
             client,
             peer,
             max_silence,
@@ -277,10 +290,17 @@ impl Connection {
                 match read {
                     Read::Bytes => continue,
                     Read::End => return Ended::Lost,
+                    Read::Unreadable(error) => return Ended::Unreadable(error),
                 }
             };
             match packet {
                 Packet::Publish(publish) => {
+                    if let Some(pace) = &self.pace
+                        && let Some(place) = pace.enter(Instant::now())
+                    {
+                        self.context.counters.publishes_slowed.increment();
+                        Box::pin(place.turn()).await;
+                    }
                     if let Err(violation) = self.publish(publish).await {
                         self.context.counters.publishes_received.increment();
                         self.context.counters.publishes_protocol_error.increment();
@@ -361,7 +381,9 @@ impl Connection {
                 }
                 Err(reason) => {
                     self.context.counters.subscriptions_refused.increment();
-                    tracing::info!(client = %self.client, %filter, %reason, "subscription refused");
+                    if let Some(left_out) = self.context.lines.subscriptions.allow(Instant::now()) {
+                        tracing::info!(client = %self.client, %filter, %reason, left_out, "subscription refused");
+                    }
                     SubscribeReturnCode::Failure
                 }
             });
@@ -394,13 +416,16 @@ impl Connection {
 
     fn count(&self, ended: &Ended, broken_publish: bool) {
         let (client, peer) = (&self.client, self.peer);
-        let counters = &self.context.counters;
+        let (counters, lines) = (&self.context.counters, &self.context.lines);
+        let now = Instant::now();
         match ended {
             Ended::Disconnected => tracing::debug!(%client, %peer, "disconnected"),
             Ended::Lost => tracing::debug!(%client, %peer, "connection lost"),
             Ended::KeepAlive => {
                 counters.keep_alive_timeouts.increment();
-                tracing::info!(%client, %peer, "closed: nothing was heard for 1.5 times the keep-alive");
+                if let Some(left_out) = lines.closed.allow(now) {
+                    tracing::info!(%client, %peer, left_out, "closed: nothing was heard for 1.5 times the keep-alive");
+                }
             }
             Ended::Violation(violation) => {
                 counters.violations.increment();
@@ -410,9 +435,21 @@ impl Connection {
                 }
                 // It will send the same bytes again.
                 self.flaps(violation.reason());
-                tracing::warn!(%client, %peer, reason = %violation, "closed: protocol error");
+                if let Some(left_out) = lines.violations.allow(now) {
+                    tracing::warn!(%client, %peer, reason = %violation, left_out, "closed: protocol error");
+                }
             }
-            Ended::Write(error) => tracing::info!(%client, %peer, %error, "closed: writing failed"),
+            Ended::Unreadable(error) => {
+                counters.violations.increment();
+                if let Some(left_out) = lines.violations.allow(now) {
+                    tracing::warn!(%client, %peer, reason = %error, left_out, "closed: protocol error");
+                }
+            }
+            Ended::Write(error) => {
+                if let Some(left_out) = lines.closed.allow(now) {
+                    tracing::info!(%client, %peer, %error, left_out, "closed: writing failed");
+                }
+            }
             Ended::Told(end) => {
                 match end {
                     End::Evicted(eviction) => eviction.count(counters),
@@ -422,7 +459,9 @@ impl Connection {
                     End::PublishNotStored(why @ Why::Refused(_)) => self.flaps(why.name()),
                     _ => {}
                 }
-                tracing::info!(%client, %peer, reason = end.reason(), "closed");
+                if let Some(left_out) = lines.closed.allow(now) {
+                    tracing::info!(%client, %peer, reason = end.reason(), left_out, "closed");
+                }
             }
         }
     }

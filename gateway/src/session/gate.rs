@@ -36,6 +36,9 @@ pub enum Refused {
         /// Whether it was for the time.
         timed_out: bool,
     },
+    /// What came before its CONNECT is against the rules of the stream.
+    #[error("{0}")]
+    Unreadable(std::io::Error),
     /// Its CONNECT breaks the protocol.
     #[error("{0}")]
     Violation(#[from] Violation),
@@ -76,6 +79,18 @@ pub enum Refused {
         /// Why not.
         denied: Denied,
     },
+    /// It, or others of its address, connect too often.
+    #[error(
+        "{who} more often than {limit} = {rate} a second allows; it must wait longer before it tries again, or the limit be raised"
+    )]
+    TooOften {
+        /// Who does.
+        who: String,
+        /// The limit.
+        rate: u32,
+        /// Its key.
+        limit: &'static str,
+    },
     /// There are as many connections as are allowed.
     #[error(
         "{0} connections are open, which is the limit {1}; raise it, or find out who opens so many"
@@ -87,7 +102,7 @@ impl Refused {
     /// The code that the client is told before the close; `None` closes without a word.
     pub fn answer(&self) -> Option<ConnectReturnCode> {
         match self {
-            Self::Unfinished { .. } => None,
+            Self::Unfinished { .. } | Self::Unreadable(_) => None,
             Self::Violation(violation) => violation.answer(),
             Self::PersistentSession { .. } | Self::Will { .. } => {
                 Some(ConnectReturnCode::NotAuthorized)
@@ -97,9 +112,10 @@ impl Refused {
                 Denied::Wrong => ConnectReturnCode::BadUserNameOrPassword,
                 Denied::Unavailable(_) | Denied::TooLate => ConnectReturnCode::ServerUnavailable,
             }),
-            Self::IggyAway(_) | Self::Flapping { .. } | Self::TooMany(..) => {
-                Some(ConnectReturnCode::ServerUnavailable)
-            }
+            Self::IggyAway(_)
+            | Self::Flapping { .. }
+            | Self::TooOften { .. }
+            | Self::TooMany(..) => Some(ConnectReturnCode::ServerUnavailable),
         }
     }
 }
@@ -162,6 +178,17 @@ pub async fn admit<R: AsyncRead + Unpin>(
             });
         }
     };
+    // The last check: who only claims an id must not use up what its owner may.
+    if let Some(client) = &connect.client_id
+        && !context.rates.may_connect(client, Instant::now())
+    {
+        context.counters.connects_over_rate.increment();
+        return Err(Refused::TooOften {
+            who: format!("client {client}: connects"),
+            rate: context.config.limits.connect_rate,
+            limit: "connect_rate",
+        });
+    }
     peer.admitted.store(true, Ordering::Relaxed);
     let max_silence = max_silence(connect.keep_alive, context.config.limits.max_keep_alive);
     Ok(Admitted {
@@ -186,8 +213,10 @@ async fn first_packet<R: AsyncRead + Unpin>(
             }
             None => {}
         }
-        if incoming.more().await == Read::End {
-            return Err(Refused::Unfinished { timed_out: false });
+        match incoming.more().await {
+            Read::Bytes => {}
+            Read::End => return Err(Refused::Unfinished { timed_out: false }),
+            Read::Unreadable(error) => return Err(Refused::Unreadable(error)),
         }
     }
 }

@@ -3,6 +3,8 @@
 //! What always holds: at most one packet's bytes, and what came with them, are buffered; how the bytes were cut into
 //! portions does not matter.
 
+use std::io;
+
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -24,12 +26,14 @@ pub struct Incoming<R> {
 }
 
 /// What a read brought.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Read {
     /// Bytes.
     Bytes,
     /// The end: the client closed, or the connection broke.
     End,
+    /// What came is against the rules of the stream itself, such as those of WebSocket or TLS.
+    Unreadable(io::Error),
 }
 
 impl<R: AsyncRead + Unpin> Incoming<R> {
@@ -58,6 +62,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     pub async fn more(&mut self) -> Read {
         self.buffer.reserve(self.read);
         match self.stream.read_buf(&mut self.buffer).await {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Read::Unreadable(error),
             Ok(0) | Err(_) => Read::End,
             Ok(n) => {
                 if n >= self.read {

@@ -26,6 +26,7 @@ use crate::limited::Limited;
 use crate::mapping::Resolver;
 use crate::mqtt::ClientId;
 use crate::observe::Counters;
+use crate::rates::Rates;
 use crate::targets::Targets;
 
 use flaps::Flaps;
@@ -67,14 +68,48 @@ pub struct Context {
     pub histories: Histories,
     /// Log lines about publishes that are not allowed.
     pub denials: Limited,
-    /// Log lines about handshakes that fail.
-    pub handshakes: Limited,
+    /// Log lines about connections.
+    pub lines: Lines,
+    /// How often clients may connect and publish.
+    pub rates: Rates,
     /// Who is closed again and again.
     pub flaps: Flaps,
     /// Bytes queued in all outboxes.
     pub outbox_total: Arc<OutboxTotal>,
     /// Cancelled when the gateway stops: nobody comes in any more.
     pub stopping: CancellationToken,
+}
+
+/// Log lines about connections, each kind limited for itself: a stranger can cause them.
+#[derive(Debug)]
+pub struct Lines {
+    /// Accepting has failed.
+    pub accept: Limited,
+    /// A handshake of TLS or WebSocket has failed.
+    pub handshakes: Limited,
+    /// A CONNECT is refused.
+    pub refused: Limited,
+    /// A connection breaks the protocol.
+    pub violations: Limited,
+    /// A connection is closed for another reason.
+    pub closed: Limited,
+    /// A subscription is refused.
+    pub subscriptions: Limited,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        // Enough at once that a handful of devices is seen as a whole.
+        let lines = || Limited::with_burst(20);
+        Self {
+            accept: Limited::default(),
+            handshakes: lines(),
+            refused: lines(),
+            violations: lines(),
+            closed: lines(),
+            subscriptions: lines(),
+        }
+    }
 }
 
 /// How long a packet waits for the role that serves it.

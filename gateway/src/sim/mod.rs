@@ -31,6 +31,7 @@ mod mortal;
 mod outcomes;
 mod partitions;
 mod random;
+mod rates;
 mod resume;
 mod runtime;
 mod seeds;
