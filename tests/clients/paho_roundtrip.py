@@ -1,7 +1,7 @@
 """Publishes payloads on one topic, each with QoS 0 and with QoS 1, and receives them again.
 
-Usage: paho_roundtrip.py HOST PORT CLIENT_ID TOPIC FILE
-FILE has one payload a line, in hex.
+Usage: paho_roundtrip.py HOST PORT CLIENT_ID TOPIC FILE [CA CERTIFICATE KEY]
+FILE has one payload a line, in hex. With CA and the rest it speaks TLS.
 Prints one JSON object. Works with Paho 1.x and 2.x.
 """
 
@@ -13,7 +13,7 @@ import paho.mqtt.client as mqtt
 
 DEADLINE = 30
 
-host, port, client_id, topic, file = sys.argv[1:]
+host, port, client_id, topic, file, *tls = sys.argv[1:]
 with open(file, encoding="ascii") as lines:
     payloads = [line.strip() for line in lines]
 subscribed = threading.Event()
@@ -49,6 +49,8 @@ else:
 client.on_connect = on_connect
 client.on_subscribe = on_subscribe
 client.on_message = on_message
+if tls:
+    client.tls_set(*tls)
 client.connect(host, int(port), keepalive=10)
 client.loop_start()
 if not subscribed.wait(DEADLINE):

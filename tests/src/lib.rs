@@ -14,6 +14,7 @@ pub mod http;
 pub mod iggy_server;
 pub mod mangler;
 pub mod mosquitto;
+pub mod mqttjs;
 pub mod packet;
 pub mod paho;
 pub mod ports;

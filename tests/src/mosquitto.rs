@@ -48,6 +48,21 @@ impl Subscriber {
         topic: &str,
         qos: u8,
     ) -> Self {
+        Self::start_with(gateway, folder, client_id, topic, qos, &[])
+    }
+
+    /// The same with more arguments.
+    ///
+    /// # Panics
+    /// As [`Subscriber::start`].
+    pub fn start_with(
+        gateway: SocketAddr,
+        folder: &Path,
+        client_id: &str,
+        topic: &str,
+        qos: u8,
+        more: &[&str],
+    ) -> Self {
         must_exist("mosquitto_sub");
         // Its debug lines are to be seen as soon as they are written, not only when a block is full.
         let mut command = Command::new("stdbuf");
@@ -58,6 +73,7 @@ impl Subscriber {
             command.args(["-i", client_id]);
         }
         command.args(["-q", &qos.to_string()]);
+        command.args(more);
         let name = format!("mosquitto_sub {client_id}");
         let log = folder.join(format!("sub-{}.log", crate::ports::unique_name()));
         let granted = format!("): {qos}");

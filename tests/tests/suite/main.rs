@@ -30,6 +30,7 @@ mod refused_publish;
 mod refused_subscribe;
 mod resumed;
 mod roles;
+mod secure_clients;
 mod segments;
 mod sent_again;
 mod slow_subscribers;
