@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use mqtt_gateway::log::MAX_PARTITIONS;
@@ -19,7 +20,8 @@ pub(crate) const UNUSABLE: u8 = 2;
 const EXIT_CODES: &str = "\
 Exit codes: 0 fine; 1 problems were found, or a topic is refused; 2 the arguments or a file cannot be used.";
 
-/// Checks the files of the MQTT gateway and explains what its topic map does, by the code of the running gateway.
+/// Checks the files of the MQTT gateway, explains what its topic map and permissions do, by the code of the running gateway,
+/// and keeps its users file.
 #[derive(Debug, Parser)]
 #[command(name = "mqtt-gateway", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -34,11 +36,16 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Check files and report everything that is wrong with them at once.
     ///
-    /// Topic maps, gateway files and connectors' files are told apart by what is in them. A gateway file or a connector's
-    /// file is checked together with the files that it names.
+    /// Topic maps, permissions, users files, gateway files and connectors' files are told apart by what is in them. A gateway
+    /// file or a connector's file is checked together with the files that it names.
     Check(CheckArgs),
-    /// Explain where the messages of a topic are stored and why, or what a subscriber of it reads.
+    /// Explain where the messages of a topic are stored and why, what a subscriber of it reads, or who may do so.
     Explain(ExplainArgs),
+    /// Add a user to a users file, change a password, or remove a user.
+    ///
+    /// The password is asked for twice at a terminal; otherwise it is the first line of standard input. The file is made if
+    /// it is not there, and is replaced in one step.
+    Passwd(PasswdArgs),
     /// Print the completion script for a shell.
     Completions {
         /// The shell.
@@ -84,12 +91,12 @@ impl CheckArgs {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("topics").required(true).args(["topic", "file"]))]
 pub(crate) struct ExplainArgs {
-    /// The MQTT topic; with --subscribe, the topic filter.
+    /// The MQTT topic; with --subscribe, the topic filter; with --acl and without a topic map, any number of topics.
     #[arg(value_name = "TOPIC")]
-    pub(crate) topic: Option<String>,
+    pub(crate) topic: Vec<String>,
     /// Explain the topics in this file, one a line; `-` is standard input. Blank lines and lines that begin with # do not
     /// count.
-    #[arg(long, value_name = "TOPICS", conflicts_with = "subscribe")]
+    #[arg(long, value_name = "TOPICS", conflicts_with_all = ["subscribe", "acl"])]
     pub(crate) file: Option<PathBuf>,
     /// The topic map [default: topic-map.toml in the working directory].
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
@@ -100,12 +107,41 @@ pub(crate) struct ExplainArgs {
     /// Explain what a subscriber reads, instead of where a publisher's messages are stored.
     #[arg(long)]
     pub(crate) subscribe: bool,
+    /// The file of permissions: explain whether a client may publish and subscribe; the topic map counts only if --map or
+    /// --config names it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) acl: Option<PathBuf>,
+    /// The user name of the client; without it, an anonymous client.
+    #[arg(long, value_name = "NAME", requires = "acl")]
+    pub(crate) user: Option<String>,
+    /// The client id of the client.
+    #[arg(long, value_name = "ID", requires = "acl", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) client_id: Option<String>,
+    /// The common name in the certificate of the client; without it, a client without a certificate.
+    #[arg(long, value_name = "NAME", requires = "acl")]
+    pub(crate) certificate: Option<String>,
     /// How many partitions the Iggy topic has [default: as many as it gets when the gateway makes it].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PARTITIONS)))]
     pub(crate) partitions: Option<u32>,
     /// The form of the result.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PasswdArgs {
+    /// The users file.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The user's name.
+    #[arg(value_name = "USER")]
+    pub(crate) user: String,
+    /// Read the password from standard input, one line, even at a terminal.
+    #[arg(long)]
+    pub(crate) stdin: bool,
+    /// Remove the user.
+    #[arg(long, conflicts_with = "stdin")]
+    pub(crate) remove: bool,
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use mqtt_gateway::access::users;
 use mqtt_gateway::mapping::MAX_FILE_BYTES;
 use serde::Serialize;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use crate::text::plain;
 
@@ -24,6 +25,10 @@ pub(crate) enum Kind {
     Gateway,
     /// A connector's file, with the gateway's configuration in its table `plugin_config`.
     Connector,
+    /// Permissions.
+    Acl,
+    /// Users and the hashes of their passwords; the only kind that is not TOML.
+    Users,
 }
 
 impl fmt::Display for Kind {
@@ -32,6 +37,8 @@ impl fmt::Display for Kind {
             Self::Map => "topic map",
             Self::Gateway => "gateway file",
             Self::Connector => "connector's file",
+            Self::Acl => "file of permissions",
+            Self::Users => "users file",
         })
     }
 }
@@ -82,6 +89,39 @@ const GATEWAY_KEYS: &[&str] = &[
     "limits",
 ];
 
+/// Keys of rules that stand in permissions only.
+const ACL_RULE_KEYS: &[&str] = &[
+    "user",
+    "client_id",
+    "certificate",
+    "group",
+    "effect",
+    "publish",
+    "subscribe",
+];
+
+/// Keys of rules that stand in topic maps only.
+const MAP_RULE_KEYS: &[&str] = &["mqtt_topic", "stream", "topic", "partition_key"];
+
+/// How many rules have any of these keys.
+fn rules_with(table: &DeTable<'_>, keys: &[&str]) -> usize {
+    let Some(DeValue::Array(rules)) = table.get("rule").map(|rules| rules.get_ref()) else {
+        return 0;
+    };
+    let has = |rule: &DeTable<'_>| rule.keys().any(|key| keys.contains(&&**key.get_ref()));
+    rules
+        .iter()
+        .filter(|rule| matches!(rule.get_ref(), DeValue::Table(rule) if has(rule)))
+        .count()
+}
+
+/// Whether the first line that counts is a user's: a name, a colon, and what begins as a hash does.
+pub(crate) fn is_users(text: &str) -> bool {
+    let mut lines = text.lines().map(users::line);
+    let first = lines.find(|line| *line != users::Line::Nothing);
+    matches!(first, Some(users::Line::User { name, hash }) if users::check_name(name).is_ok() && hash.starts_with('$'))
+}
+
 impl Kind {
     /// What the file is with these keys; `None` if nothing in it tells.
     pub(crate) fn of(table: &DeTable<'_>) -> Option<Self> {
@@ -91,8 +131,14 @@ impl Kind {
         let is_of_iggy = |key: &str| key.starts_with("iggy_");
         let map = count(&|key| MAP_KEYS.contains(&key));
         let gateway = count(&|key| GATEWAY_KEYS.contains(&key) || is_of_iggy(key));
+        let of_acl = rules_with(table, ACL_RULE_KEYS) + usize::from(table.contains_key("groups"));
+        let of_map = rules_with(table, MAP_RULE_KEYS);
+        // A map's keys but `rule`, which permissions have too.
+        let rules = usize::from(table.contains_key("rule"));
         if table.contains_key(PLUGIN_CONFIG) {
             Some(Self::Connector)
+        } else if of_acl > of_map && map == rules && gateway == 0 {
+            Some(Self::Acl)
         } else if map > 0 && map >= gateway && count(&is_of_iggy) == 0 {
             Some(Self::Map)
         } else if gateway > 0 {
@@ -133,7 +179,7 @@ pub(crate) enum Unusable {
     },
     /// TOML, but none of ours.
     #[error(
-        "has no key that tells what it is: a topic map has for example rule and default_stream, a gateway file listen and iggy_address, a connector's file [plugin_config]; say it with --kind"
+        "has no key that tells what it is: a topic map has for example rule and default_stream, permissions [[rule]] with publish or subscribe, a users file name:$argon2id$…, a gateway file listen and iggy_address, a connector's file [plugin_config]; say it with --kind"
     )]
     Unknown,
 }
@@ -250,6 +296,58 @@ mod tests {
         // `config` names the gateway file, so it does not stand in one.
         for key in keys.into_iter().filter(|key| *key != "config") {
             assert_eq!(kind(&format!("{key} = 1")), Some(Kind::Gateway), "{key}");
+        }
+    }
+
+    #[test]
+    fn permissions_are_told_from_maps_by_the_keys_of_their_rules() {
+        for key in ACL_RULE_KEYS {
+            let text = format!("[[rule]]\n{key} = 'a'\n");
+            assert_eq!(kind(&text), Some(Kind::Acl), "{key}");
+        }
+        assert_eq!(kind("[groups]\ng = 'a'\n"), Some(Kind::Acl));
+        for key in MAP_RULE_KEYS {
+            let text = format!("[[rule]]\n{key} = 'a'\n");
+            assert_eq!(kind(&text), Some(Kind::Map), "{key}");
+        }
+        let map = "default_stream = 's'\n[[rule]]\nmqtt_topic = 'a'\n[[rule]]\nuser = 'a'\n";
+        assert_eq!(kind(map), Some(Kind::Map));
+        // Lines of it could show the password.
+        let gateway = "iggy_password = 'secret'\n[[rule]]\nuser = 'a'\n";
+        assert_eq!(kind(gateway), Some(Kind::Gateway));
+    }
+
+    #[test]
+    fn the_keys_of_permissions_are_those_that_the_gateway_knows() {
+        use mqtt_gateway::access::acl::{Acl, AclProblem};
+        let report = Acl::parse("a", "[[rule]]\npublish = 'a'\nzzz = 1\n").unwrap_err();
+        match report.problems()[0].what() {
+            AclProblem::UnknownKey { known, .. } => {
+                let mut known = known.to_vec();
+                let mut here = ACL_RULE_KEYS.to_vec();
+                known.sort_unstable();
+                here.sort_unstable();
+                assert_eq!(known, here);
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_users_file_is_told_by_its_first_line() {
+        for text in ["anna:$argon2id$x", "# ours\n\na b:$2y$05$x\n", "a/b:$"] {
+            assert!(is_users(text), "{text}");
+        }
+        for text in [
+            "",
+            "# ours\n",
+            "anna:secret",
+            ":$x",
+            "[a]\nb = 'c:$d'",
+            "a = 'b'",
+            "anna",
+        ] {
+            assert!(!is_users(text), "{text}");
         }
     }
 

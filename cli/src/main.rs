@@ -1,4 +1,5 @@
-//! The program `mqtt-gateway`: tells operators what the running gateway would make of their files, by the same code.
+//! The program `mqtt-gateway`: tells operators what the running gateway would make of their files, by the same code, and
+//! keeps the users file.
 //!
 //! What always holds: results go to standard output and everything else to standard error; a closed pipe ends the program
 //! quietly; the exit codes are those of [`args`].
@@ -9,6 +10,7 @@ mod completions;
 mod explain;
 mod file;
 mod output;
+mod passwd;
 mod settings;
 mod text;
 
@@ -29,6 +31,9 @@ enum Failure {
     /// Nothing could be explained.
     #[error(transparent)]
     Explain(#[from] explain::ExplainError),
+    /// The users file stays as it is.
+    #[error(transparent)]
+    Passwd(#[from] passwd::PasswdError),
 }
 
 /// What a command found.
@@ -69,6 +74,7 @@ fn run(command: Command, output: &mut Output) -> Result<Verdict, Failure> {
     Ok(match command {
         Command::Check(arguments) => check::run(&arguments, output)?,
         Command::Explain(arguments) => explain::run(&arguments, output)?,
+        Command::Passwd(arguments) => passwd::run(&arguments, output)?,
         Command::Completions { shell } => completions::run(shell, output)?,
     })
 }

@@ -33,7 +33,9 @@ pub(crate) struct Loaded {
 pub(crate) fn load(path: &Path, kind: Kind, text: &str, environment: &Environment) -> Loaded {
     let plugin_config = match kind {
         Kind::Connector => plugin_config(text),
-        Kind::Map | Kind::Gateway => json!({ "config": path.to_string_lossy() }),
+        Kind::Map | Kind::Gateway | Kind::Acl | Kind::Users => {
+            json!({ "config": path.to_string_lossy() })
+        }
     };
     let Some(variables) = environment else {
         return as_it_stands(&plugin_config);

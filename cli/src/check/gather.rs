@@ -5,6 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use mqtt_gateway::access::acl::{self, Acl};
+use mqtt_gateway::access::files::{self, FileError};
+use mqtt_gateway::access::users::{self, Users, UsersError};
 use mqtt_gateway::config::{self, Config, Place, Produce};
 use mqtt_gateway::mapping::{Located, NotOneTarget, TopicMap};
 use toml::de::{DeTable, Error as TomlError};
@@ -77,6 +80,9 @@ impl Gathering<'_> {
             Ok(text) => text,
             Err(reason) => return self.unusable(path, kind, &reason),
         };
+        if kind == Some(Kind::Users) || kind.is_none() && file::is_users(&text) {
+            return self.users(path, &text);
+        }
         let (table, errors) = DeTable::parse_recoverable(&text);
         let recognised = Kind::of(table.get_ref());
         // Another file may have named it as what it is.
@@ -87,6 +93,7 @@ impl Gathering<'_> {
                 self.not_toml(path, kind.or(recognised), &text, &errors);
             }
             Some(Kind::Map) => self.map(path, &text, recognised),
+            Some(Kind::Acl) => self.acl(path, &text, recognised),
             Some(kind) => self.configuration(path, kind, &text, table.get_ref()),
             None => {}
         }
@@ -150,12 +157,74 @@ impl Gathering<'_> {
         }
     }
 
+    /// `recognised` is what the file looks like.
+    fn acl(&mut self, path: &Path, text: &str, recognised: Option<Kind>) {
+        if self.known(path).is_some() {
+            return;
+        }
+        let report = self.entry(path, Some(Kind::Acl));
+        if let Err(problems) = Acl::parse(&plain(&report.file), text) {
+            let mut positions = Positions::of(text);
+            let found = problems.problems().iter();
+            report.problems = found
+                .map(|problem| located(Level::Error, problem, &mut positions))
+                .collect();
+            // Lines of another file could show its secrets.
+            if recognised == Some(Kind::Acl) {
+                report.in_the_map = InTheMap::Permissions(problems);
+            }
+        }
+        if let Err(error) = files::read_public(path, acl::MAX_FILE_BYTES) {
+            self.refused(path, &error);
+        }
+    }
+
+    fn users(&mut self, path: &Path, text: &str) {
+        if self.known(path).is_some() {
+            return;
+        }
+        let report = self.entry(path, Some(Kind::Users));
+        match Users::parse(&file::shown(path), text) {
+            Ok(_) => {}
+            Err(UsersError::Lines(problems)) => {
+                report.problems = problems
+                    .iter()
+                    .map(|problem| Problem {
+                        line: Some(problem.line()),
+                        ..whole_file(problem.what().to_string())
+                    })
+                    .collect();
+            }
+            Err(other) => {
+                let message = other.to_string();
+                let message = message.strip_prefix(&format!("{}: ", file::shown(path)));
+                report.add(whole_file(
+                    message.map_or_else(|| other.to_string(), str::to_owned),
+                ));
+            }
+        }
+        if let Err(error) = files::read_secret(path, users::MAX_FILE_BYTES) {
+            self.refused(path, &error);
+        }
+    }
+
+    /// What the gateway will not read for its permissions. They may be others where the gateway runs.
+    fn refused(&mut self, path: &Path, error: &FileError) {
+        let message = error.to_string();
+        let named = format!("{}: ", path.display());
+        let message = message.strip_prefix(&named).unwrap_or(&message);
+        self.entry(path, None).add(Problem {
+            level: Level::Warning,
+            ..whole_file(format!("the gateway does not read it: {message}"))
+        });
+    }
+
     fn configuration(&mut self, path: &Path, kind: Kind, text: &str, table: &DeTable<'_>) {
         self.entry(path, Some(kind));
         let loaded = settings::load(path, kind, text, self.environment);
         let gateway_file = match kind {
             Kind::Connector => settings::gateway_file(table, self.environment),
-            Kind::Map | Kind::Gateway => None,
+            Kind::Map | Kind::Gateway | Kind::Acl | Kind::Users => None,
         };
         if let Some(gateway_file) = &gateway_file {
             self.entry(gateway_file, Some(Kind::Gateway));
@@ -203,7 +272,7 @@ impl Gathering<'_> {
         let message = match file::read(map) {
             Err(reason) => format!("the topic map {shown} {reason}"),
             Ok(text) => match self.known(map).and_then(|report| report.kind) {
-                Some(other @ (Kind::Gateway | Kind::Connector)) => {
+                Some(other @ (Kind::Gateway | Kind::Connector | Kind::Acl | Kind::Users)) => {
                     format!("{shown} is a {other} and no topic map; correct the path")
                 }
                 Some(Kind::Map) | None => {

@@ -16,18 +16,19 @@ pub(super) fn print(report: &Report, deny_warnings: bool, output: &mut Output) -
             InTheMap::Problems(problems) => {
                 output.block(&render::problems(problems, output.is_styled()))?;
             }
+            InTheMap::Permissions(problems) => {
+                output.block(&render::problems(problems, output.is_styled()))?;
+                // What is not about a line of it.
+                for problem in file.problems.iter().filter(|found| found.line.is_none()) {
+                    print_problem(file, problem, output)?;
+                }
+            }
             InTheMap::Warnings(warnings) if !warnings.is_empty() => {
                 output.block(&render::warnings(warnings, output.is_styled()))?;
             }
             InTheMap::Warnings(_) | InTheMap::Nothing => {
                 for problem in &file.problems {
-                    let (style, level) = match problem.level {
-                        Level::Error => (ERROR, "error"),
-                        Level::Warning => (WARNING, "warning"),
-                        Level::Note => (NOTE, "note"),
-                    };
-                    let level = output.paint(style, level);
-                    output.line(format_args!("{level}: {}", line(file, problem)))?;
+                    print_problem(file, problem, output)?;
                 }
                 if !file.problems.is_empty() {
                     output.line("")?;
@@ -62,12 +63,23 @@ pub(super) fn print(report: &Report, deny_warnings: bool, output: &mut Output) -
     output.line(format_args!("{}{denied}", output.paint(HEADING, sum)))
 }
 
+fn print_problem(file: &FileReport, problem: &Problem, output: &mut Output) -> io::Result<()> {
+    let (style, level) = match problem.level {
+        Level::Error => (ERROR, "error"),
+        Level::Warning => (WARNING, "warning"),
+        Level::Note => (NOTE, "note"),
+    };
+    let level = output.paint(style, level);
+    output.line(format_args!("{level}: {}", line(file, problem)))
+}
+
 /// The errors as lines without colours.
 pub(super) fn plain_problems(report: &Report) -> String {
     let mut out = String::new();
     for file in &report.files {
         match &file.in_the_map {
             InTheMap::Problems(problems) => out.push_str(&render::problems(problems, false)),
+            InTheMap::Permissions(problems) => out.push_str(&render::problems(problems, false)),
             _ => {
                 let errors = file
                     .problems

@@ -3,6 +3,7 @@
 //! What always holds: each file is there once, in the order in which it was first named; the counts are those of the
 //! problems.
 
+use mqtt_gateway::access::acl::AclReport;
 use mqtt_gateway::mapping::{Located, MapReport, Warning};
 use serde::Serialize;
 
@@ -36,7 +37,7 @@ pub(crate) struct FileReport {
     pub(crate) in_the_map: InTheMap,
 }
 
-/// What the compiler says about a topic map.
+/// What is said about a topic map or permissions, with their lines.
 #[derive(Debug, Default)]
 pub(crate) enum InTheMap {
     /// Nothing, or its lines are not to be shown.
@@ -46,6 +47,8 @@ pub(crate) enum InTheMap {
     Problems(MapReport),
     /// It compiles.
     Warnings(Vec<Located<Warning>>),
+    /// The permissions are wrong.
+    Permissions(AclReport),
 }
 
 /// How bad a problem is.

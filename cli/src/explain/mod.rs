@@ -1,8 +1,9 @@
-//! `explain`: what the topic map does with a topic, and why.
+//! `explain`: what the topic map does with a topic, and why, and what a client may do with it.
 //!
-//! What always holds: every answer comes from the compiled map that the running gateway would use ([`TopicMap`]); here it is
-//! put into words.
+//! What always holds: every answer comes from the compiled map ([`TopicMap`]) and the permissions that the running gateway
+//! would use; here it is put into words.
 
+mod access;
 mod balance;
 mod batch;
 mod lines;
@@ -64,6 +65,11 @@ pub(crate) enum ExplainError {
         /// What is wrong.
         problems: String,
     },
+    /// Several topics, where one is explained at a time.
+    #[error(
+        "one topic at a time is explained by the topic map; give one, or a list of them with --file"
+    )]
+    SeveralTopics,
     /// The list of topics cannot be read.
     #[error(
         "cannot read the topics in {}: {error}; check the path and the permissions",
@@ -98,8 +104,23 @@ impl Loaded {
 
 /// Explains.
 pub(crate) fn run(arguments: &ExplainArgs, output: &mut Output) -> Result<Verdict, Failure> {
-    let loaded = load(arguments)?;
     let json = arguments.format == Format::Json;
+    let client = match &arguments.acl {
+        Some(acl) => Some(access::Client::load(acl, arguments)?),
+        None => None,
+    };
+    if let Some(client) = &client
+        && arguments.map.is_none()
+        && arguments.config.is_none()
+    {
+        let report = client.topics(&arguments.topic);
+        match json {
+            true => output.json(&report)?,
+            false => access::print_topics(&report, output)?,
+        }
+        return Ok(verdict(report.is_refused(arguments.subscribe)));
+    }
+    let loaded = load(arguments)?;
     let refused = if let Some(topics) = &arguments.file {
         let lines = lines::Lines::open(topics).map_err(|error| ExplainError::Topics {
             file: topics.clone(),
@@ -108,16 +129,21 @@ pub(crate) fn run(arguments: &ExplainArgs, output: &mut Output) -> Result<Verdic
         batch::run(&loaded, topics, lines, arguments.partitions, json, output)?
     } else {
         // Without a file there is a topic; the definition of the arguments sees to it.
-        let topic = arguments.topic.as_deref().unwrap_or_default();
+        let [topic] = arguments.topic.as_slice() else {
+            return Err(ExplainError::SeveralTopics.into());
+        };
+        let access = client.map(|client| client.access(topic));
         if arguments.subscribe {
-            let report = subscribe::subscription(&loaded, topic, arguments.partitions);
+            let mut report = subscribe::subscription(&loaded, topic, arguments.partitions);
+            report.access = access;
             match json {
                 true => output.json(&report)?,
                 false => subscribe::print(&report, output)?,
             }
             report.is_refused()
         } else {
-            let report = report::topic(&loaded, topic, arguments.partitions);
+            let mut report = report::topic(&loaded, topic, arguments.partitions);
+            report.access = access;
             match json {
                 true => output.json(&report)?,
                 false => print::print(&report, output)?,
@@ -125,11 +151,14 @@ pub(crate) fn run(arguments: &ExplainArgs, output: &mut Output) -> Result<Verdic
             report.is_refused()
         }
     };
-    Ok(if refused {
-        Verdict::Problems
-    } else {
-        Verdict::Fine
-    })
+    Ok(verdict(refused))
+}
+
+fn verdict(refused: bool) -> Verdict {
+    match refused {
+        true => Verdict::Problems,
+        false => Verdict::Fine,
+    }
 }
 
 fn load(arguments: &ExplainArgs) -> Result<Loaded, ExplainError> {
@@ -142,11 +171,14 @@ fn load(arguments: &ExplainArgs) -> Result<Loaded, ExplainError> {
     };
     let text = read(config)?;
     let kind = match Kind::of(DeTable::parse_recoverable(&text).0.get_ref()) {
-        Some(found @ Kind::Map) => {
+        Some(found @ (Kind::Map | Kind::Acl | Kind::Users)) => {
             return Err(ExplainError::OtherKind {
                 file: config.clone(),
                 found,
-                option: "--map",
+                option: match found {
+                    Kind::Map => "--map",
+                    _ => "--acl",
+                },
             });
         }
         Some(Kind::Connector) => Kind::Connector,
@@ -162,11 +194,14 @@ fn load(arguments: &ExplainArgs) -> Result<Loaded, ExplainError> {
 fn map(path: &Path, headers: HeaderSet, limits: Option<Limits>) -> Result<Loaded, ExplainError> {
     let text = read(path)?;
     let recognised = Kind::of(DeTable::parse_recoverable(&text).0.get_ref());
-    if let Some(found @ (Kind::Gateway | Kind::Connector)) = recognised {
+    if let Some(found @ (Kind::Gateway | Kind::Connector | Kind::Acl)) = recognised {
         return Err(ExplainError::OtherKind {
             file: path.to_owned(),
             found,
-            option: "--config",
+            option: match found {
+                Kind::Acl => "--acl",
+                _ => "--config",
+            },
         });
     }
     let file = shown(path);

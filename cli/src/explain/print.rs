@@ -8,6 +8,7 @@ use mqtt_gateway::log::Durability;
 use mqtt_gateway::mapping::envelope;
 use serde_json::Value;
 
+use super::access;
 use super::place::{CountFrom, PartitionCount, PlanReport, RuleReport};
 use super::report::{HeaderReport, Outcome, TopicReport, When};
 use crate::output::{ERROR, GOOD, HEADING, LABEL, Output, WARNING};
@@ -21,6 +22,7 @@ const INDENT: usize = 14;
 /// Prints the explanation.
 pub(super) fn print(report: &TopicReport, output: &mut Output) -> io::Result<()> {
     heading(&report.topic, output)?;
+    access::print(report.access.as_ref(), output)?;
     let message = report.message.as_deref().unwrap_or_default();
     match report.outcome {
         Outcome::Invalid => return row("invalid", output.paint(ERROR, plain(message)), output),

@@ -12,10 +12,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Loaded;
+use super::access::AccessReport;
 use super::place::{PartitionCount, PlanReport, RuleReport, Rules, TargetReport};
 
 /// Who publishes the sample message.
-const SAMPLE_CLIENT: &str = "client-1";
+pub(super) const SAMPLE_CLIENT: &str = "client-1";
 
 /// The whole explanation.
 #[derive(Debug, Serialize)]
@@ -44,6 +45,9 @@ pub(crate) struct TopicReport {
     pub(crate) missed: Vec<MissReport>,
     /// Rules that match too, but come later.
     pub(crate) also: Vec<RuleReport>,
+    /// What a client may do, if permissions are given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) access: Option<AccessReport>,
 }
 
 /// What happens to messages.
@@ -113,6 +117,10 @@ impl TopicReport {
     /// Whether messages are not stored.
     pub(crate) fn is_refused(&self) -> bool {
         self.outcome != Outcome::Stored
+            || self
+                .access
+                .as_ref()
+                .is_some_and(|access| access.is_refused(false))
     }
 }
 
@@ -131,6 +139,7 @@ pub(crate) fn topic(loaded: &Loaded, topic: &str, partitions: Option<u32>) -> To
         headers: Vec::new(),
         missed: Vec::new(),
         also: Vec::new(),
+        access: None,
     };
     let topic = match possible(loaded, topic) {
         Ok(topic) => topic,

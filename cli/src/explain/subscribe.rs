@@ -9,6 +9,7 @@ use mqtt_gateway::mqtt::TopicFilter;
 use serde::Serialize;
 
 use super::Loaded;
+use super::access::{self, AccessReport};
 use super::place::{PartitionCount, PlanReport, RuleReport, Rules};
 use super::print::{creation, decided, heading, of, row};
 use super::report::INVALID_TOPIC;
@@ -33,6 +34,9 @@ pub(crate) struct SubscriptionReport {
     pub(crate) message: Option<String>,
     /// What is read.
     pub(crate) reads: Vec<ReadReport>,
+    /// What a client may do, if permissions are given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) access: Option<AccessReport>,
 }
 
 /// What happens to a subscription.
@@ -71,6 +75,10 @@ impl SubscriptionReport {
     /// Whether nothing is read.
     pub(crate) fn is_refused(&self) -> bool {
         self.outcome != Outcome::Read
+            || self
+                .access
+                .as_ref()
+                .is_some_and(|access| access.is_refused(true))
     }
 
     fn not(mut self, outcome: Outcome, reason: &'static str, message: String) -> Self {
@@ -94,6 +102,7 @@ pub(crate) fn subscription(
         reason: None,
         message: None,
         reads: Vec::new(),
+        access: None,
     };
     let filter = match TopicFilter::new(filter) {
         Ok(filter) => filter,
@@ -151,6 +160,7 @@ fn read_report(read: &Read, rules: &Rules<'_>, partitions: Option<u32>) -> ReadR
 /// Prints the explanation.
 pub(super) fn print(report: &SubscriptionReport, output: &mut Output) -> io::Result<()> {
     heading(&report.filter, output)?;
+    access::print(report.access.as_ref(), output)?;
     let message = report.message.as_deref().unwrap_or_default();
     match report.outcome {
         Outcome::Invalid => return row("invalid", output.paint(ERROR, plain(message)), output),

@@ -73,6 +73,7 @@ fn every_option_and_command_is_on_the_page() {
         &["--help"][..],
         &["check", "--help"],
         &["explain", "--help"],
+        &["passwd", "--help"],
     ] {
         let help = folder.run(command).exits(0).stdout;
         for line in help.lines() {
@@ -83,7 +84,7 @@ fn every_option_and_command_is_on_the_page() {
             }
         }
     }
-    for command in ["check", "explain", "completions"] {
+    for command in ["check", "explain", "passwd", "completions"] {
         assert!(
             PAGE.contains(&format!("mqtt-gateway {command}")),
             "{command}"

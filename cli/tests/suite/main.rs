@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // In the helpers of tests as in the tests.
 
+mod access;
 mod agreement;
 mod check;
 mod colours;
@@ -9,6 +10,7 @@ mod documents;
 mod explain;
 mod gateway_files;
 mod hostile;
+mod passwd;
 mod program;
 mod samples;
 mod subscribe;

@@ -29,7 +29,7 @@ use filter::Filter;
 use who::{Clients, Index};
 
 /// The largest file of permissions, in bytes.
-pub const MAX_FILE_BYTES: u64 = 16 << 20;
+pub const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// All that is wrong with a file of permissions.
 pub type AclReport = Report<AclProblem>;
