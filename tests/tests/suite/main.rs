@@ -33,6 +33,7 @@ mod roles;
 mod segments;
 mod sent_again;
 mod slow_subscribers;
+mod strangers;
 mod subscriptions;
 mod topic_map;
 mod topic_settings;
