@@ -290,8 +290,8 @@ impl Gateway {
     }
 
     /// What its connections share.
-    #[cfg(test)]
-    pub(crate) fn context(&self) -> &Arc<Context> {
+    #[cfg(any(test, fuzzing))]
+    pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 

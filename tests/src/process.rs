@@ -59,13 +59,25 @@ impl Process {
     /// # Panics
     /// When the process has ended.
     pub fn resident_bytes(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most memory that the process has had resident, in bytes.
+    ///
+    /// # Panics
+    /// When the process has ended.
+    pub fn peak_resident_bytes(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, kind: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
         status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .find_map(|line| line.strip_prefix(kind))
             .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
             .map(|kilobytes| kilobytes * 1_024)
-            .unwrap_or_else(|| panic!("{} has no VmRSS: {status:?}", self.name))
+            .unwrap_or_else(|| panic!("{} has no {kind} {status:?}", self.name))
     }
 
     /// How many file descriptors the process has open.

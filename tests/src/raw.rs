@@ -3,7 +3,7 @@
 //! Always holds: nothing is answered by itself; a test sees every packet in the order in which it arrived.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -78,6 +78,25 @@ impl RawClient {
             stream: Box::new(stream),
             received: Vec::new(),
         }
+    }
+
+    /// Opens a connection from the address `from` of this machine and sends nothing.
+    ///
+    /// # Panics
+    /// When the gateway does not listen, or the machine has no such address.
+    pub fn open_from(from: IpAddr, address: SocketAddr) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .expect("a runtime");
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::new(from, 0))?;
+            socket.connect(address).await?.into_std()
+        });
+        let stream = stream.unwrap_or_else(|error| panic!("no way from {from}: {error}"));
+        (stream.set_nonblocking(false)).expect("a socket that waits");
+        Self::over(stream)
     }
 
     /// Opens a connection and connects with a clean session and without keep-alive.

@@ -60,7 +60,7 @@ pub struct ClientCertificates {
 
 impl ListenerConfig {
     /// MQTT over TCP and nothing else.
-    pub(super) fn plain(address: SocketAddr, authentication: Methods) -> Self {
+    pub fn plain(address: SocketAddr, authentication: Methods) -> Self {
         Self {
             address,
             protocol: Protocol::default(),

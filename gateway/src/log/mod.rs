@@ -14,7 +14,7 @@ use bytestring::ByteString;
 
 pub mod appends;
 pub mod iggy;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub mod memory;
 
 /// The longest name of a stream, topic or consumer, in bytes (Iggy 0.9).

@@ -35,6 +35,55 @@ fn a_client_that_is_silent_for_one_and_a_half_keep_alives_is_closed() {
 }
 
 #[test]
+fn a_client_without_keep_alive_or_with_a_long_one_is_treated_as_if_it_had_asked_for_the_cap() {
+    let deployment = Deployment::builder().limit("max_keep_alive", "2s").start();
+    for keep_alive in [0, 3, u16::MAX] {
+        let start = Instant::now();
+        let mut client = with_keep_alive(deployment.mqtt(), "silent", keep_alive);
+        client.expect_closed(PROMPT);
+        let after = start.elapsed();
+        assert!(
+            after >= Duration::from_millis(2_900) && after < Duration::from_secs(6),
+            "keep-alive {keep_alive} closed after {after:?}"
+        );
+    }
+}
+
+#[test]
+fn b67_a_client_that_is_not_read_from_because_iggy_hangs_is_not_taken_for_silent() {
+    let deployment = Deployment::builder()
+        .proxied()
+        .limit("receive_window", 4)
+        .start();
+    let mut waiting = with_keep_alive(deployment.mqtt(), "waiting", 1);
+    let mut pinging = with_keep_alive(deployment.mqtt(), "pinging", 1);
+    waiting.publish(TOPIC, 1, "before");
+    deployment.proxy().hold_requests();
+    for id in 2..=7 {
+        waiting.send(&packet::publish(TOPIC, id, "held"));
+    }
+    // Far over one and a half keep-alives, in which its PINGREQs are not even read.
+    for _ in 0..8 {
+        waiting.send(&packet::PINGREQ);
+        waiting.expect_silence(Duration::from_millis(500));
+        pinging.ping();
+    }
+    deployment.proxy().release();
+    let mut pubacks = Vec::new();
+    let mut pings = 0;
+    while pubacks.len() < 6 || pings < 8 {
+        match waiting.answer(PATIENCE) {
+            e2e::raw::Answer::Packet(bytes) if bytes == packet::PINGRESP => pings += 1,
+            e2e::raw::Answer::Packet(bytes) => pubacks.push(bytes),
+            other => panic!("{other:?} after {pubacks:02x?} and {pings} PINGRESPs"),
+        }
+    }
+    assert_eq!(pubacks, (2..=7).map(packet::puback).collect::<Vec<_>>());
+    // Then it is silent.
+    waiting.expect_closed(PROMPT);
+}
+
+#[test]
 fn half_a_packet_does_not_count_as_a_sign_of_life() {
     let deployment = Deployment::start();
     let start = Instant::now();
@@ -176,14 +225,14 @@ fn b68_sockets_that_never_connect_are_closed_and_cost_nobody_anything() {
 }
 
 /// How many files and sockets a process has open.
-fn descriptors(process: u32) -> usize {
+pub(crate) fn descriptors(process: u32) -> usize {
     fs::read_dir(format!("/proc/{process}/fd"))
         .map(|entries| entries.count())
         .unwrap_or_default()
 }
 
 /// Lets this process have as many files and sockets open as the test needs.
-fn allow_open_files(count: u64) {
+pub(crate) fn allow_open_files(count: u64) {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < count) {
         limit.current = Some(count);

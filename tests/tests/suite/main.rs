@@ -34,6 +34,7 @@ mod secure_clients;
 mod segments;
 mod sent_again;
 mod slow_subscribers;
+mod strangers;
 mod subscriptions;
 mod tls;
 mod topic_map;

@@ -1,9 +1,11 @@
 //! PUBLISH: what closes the connection, and that nothing of it is stored (MQTT 3.1.1, 3.3 and 1.5.3).
 
 use e2e::deployment::Deployment;
-use e2e::packet::{self, publish, publish_flags, publish_qos0};
+use e2e::packet::{self, ConnectFlags, publish, publish_flags, publish_qos0};
 use e2e::ports::unique_name;
+use e2e::raw::{Answer, RawClient};
 use e2e::refusal::{Row, check_connected};
+use e2e::wait::PATIENCE;
 
 use crate::refused_connect::bad_text;
 
@@ -55,6 +57,62 @@ fn b57_a_topic_that_is_not_utf8_or_holds_u_0000_closes_the_connection_and_is_not
     }
     check_connected(deployment.mqtt(), &rows);
     assert_eq!(deployment.stored(), []);
+}
+
+#[test]
+fn b57_u_feff_is_accepted_and_preserved_wherever_there_is_text() {
+    let deployment = Deployment::start();
+    let (name, topic) = ("\u{feff}id\u{feff}", "device/\u{feff}1/\u{feff}");
+    let payload = [
+        &packet::string(name)[..],
+        &packet::string("\u{feff}user"),
+        &packet::string("secret"),
+    ];
+    let flags = ConnectFlags::CLEAN | ConnectFlags::USER_NAME | ConnectFlags::PASSWORD;
+    let mut client = RawClient::open(deployment.mqtt());
+    client.send(&packet::connect_with(flags, 0, &payload.concat()));
+    client.expect(&packet::CONNECTED);
+    client.subscribe(topic, 0);
+    client.send(&publish(topic, 1, "x"));
+    let mut answers = [PATIENCE; 2].map(|deadline| client.answer(deadline));
+    answers.sort_by_key(|answer| matches!(answer, Answer::Packet(bytes) if bytes[0] == 0x40));
+    let [delivered, acknowledged] = answers;
+    assert_eq!(delivered, Answer::Packet(publish_qos0(topic, "x")));
+    assert_eq!(acknowledged, Answer::Packet(packet::puback(1)));
+    let stored = deployment.device_records();
+    assert_eq!(stored.len(), 1);
+    assert_eq!(stored[0].text("mqtt.topic"), topic);
+    assert_eq!(stored[0].text("mqtt.client_id"), name);
+}
+
+#[test]
+fn a_topic_or_filter_over_the_limits_of_length_and_levels_closes_the_connection() {
+    let deployment = Deployment::builder()
+        .limit("max_topic_length", 40)
+        .limit("max_topic_levels", 4)
+        .start();
+    let long = format!("device/{}", "x".repeat(34));
+    let fits = format!("device/1/{}", "x".repeat(31));
+    check_connected(
+        deployment.mqtt(),
+        &[
+            Row::close("41 bytes", publish(&long, 1, "x")),
+            Row::close("41 bytes, QoS 0", publish_qos0(&long, "x")),
+            Row::close("five levels", publish("device/1/2/3/4", 1, "x")),
+            Row::close("five empty levels", publish("////", 1, "x")),
+            Row::close("a filter of 41 bytes", packet::subscribe(1, &[(&long, 0)])),
+            Row::close(
+                "a filter of five levels",
+                packet::subscribe(1, &[("device/1/2/3/4", 0)]),
+            ),
+        ],
+    );
+    assert_eq!(deployment.stored(), []);
+    let mut client = deployment.client("client");
+    client.publish(&fits, 1, "x");
+    client.publish("device/1/2/3", 2, "x");
+    deployment.host.wait_for_log(&["max_topic_length"]);
+    deployment.host.wait_for_log(&["max_topic_levels"]);
 }
 
 /// Publishes to `topic`, which has no place in Iggy, with QoS 1, and checks that it is acknowledged, that it is in the

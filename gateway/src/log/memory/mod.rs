@@ -7,6 +7,7 @@
 
 mod faults;
 mod state;
+#[cfg(test)]
 mod tests;
 
 use std::time::Duration;
