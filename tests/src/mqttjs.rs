@@ -25,7 +25,10 @@ pub fn run(url: &str, client_id: &str, topic: &str, file: &Path, options: &Value
         .arg(options.to_string())
         .output()
         .unwrap_or_else(|error| panic!("cannot start node: {error}"));
-    assert!(output.status.success(), "the script failed: {output:?}");
+    assert!(
+        output.status.success(),
+        "{url}: the script failed: {output:?}"
+    );
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("the script printed no JSON ({error}): {output:?}"))
 }
