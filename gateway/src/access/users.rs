@@ -367,8 +367,7 @@ impl Users {
 fn verify(phc: &str, password: &[u8]) -> bool {
     // The outputs are compared in constant time (phc::Output).
     PasswordHash::new(phc)
-        .and_then(|hash| Ok(Argon2::default().verify_password(password, &hash)))
-        .is_ok_and(|outcome| outcome.is_ok())
+        .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
 }
 
 /// What checking a password against `phc` costs, if it is a hash that can be checked.
