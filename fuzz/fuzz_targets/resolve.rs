@@ -47,7 +47,16 @@ fuzz_target!(|input: Input<'_>| {
             continue;
         };
         let outcome = map.resolve(&topic);
-        assert_eq!(outcome, resolver.resolve(&topic).map(|found| (*found).clone()), "M1");
+        match (&outcome, resolver.resolve(&topic)) {
+            (Ok(found), Ok(placed)) => {
+                let place = &*placed.destination;
+                assert_eq!((found.rule, &found.target), (place.rule, &place.target), "M1");
+                assert_eq!(found.plan, place.plan, "M1");
+                assert_eq!(found.key.as_ref().map(|key| key.hash()), placed.key, "M1");
+            }
+            (Err(refusal), Err(again)) => assert_eq!(*refusal, again, "M1"),
+            (outcome, resolved) => panic!("M1: {outcome:?}, {resolved:?}"),
+        }
         assert_eq!(outcome, map.explain(&topic).outcome, "M7");
         if let Ok(found) = &outcome {
             for name in [&found.target.stream, &found.target.topic] {
