@@ -68,6 +68,11 @@ pub fn plugin() -> PathBuf {
     built("libiggy_connector_mqtt_gateway.so")
 }
 
+/// The command line of the gateway.
+pub fn command_line() -> PathBuf {
+    built("mqtt-gateway")
+}
+
 /// The folder of this repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

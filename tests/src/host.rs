@@ -132,6 +132,22 @@ impl Host {
         self.process.as_mut().expect("the host was started")
     }
 
+    /// Where its HTTP API is.
+    pub fn api(&self) -> SocketAddr {
+        self.api
+    }
+
+    /// Everything that the host printed so far, byte for byte.
+    ///
+    /// # Panics
+    /// When the host was not started.
+    pub fn raw_log(&self) -> Vec<u8> {
+        self.process
+            .as_ref()
+            .expect("the host was started")
+            .raw_output()
+    }
+
     /// What the host printed so far.
     pub fn log(&self) -> String {
         self.process

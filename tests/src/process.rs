@@ -105,9 +105,12 @@ impl Process {
 
     /// Everything that this process, and earlier ones with the same log file, have printed, without terminal colours.
     pub fn output(&self) -> String {
-        plain(&String::from_utf8_lossy(
-            &fs::read(&self.log).unwrap_or_default(),
-        ))
+        plain(&String::from_utf8_lossy(&self.raw_output()))
+    }
+
+    /// The same, byte for byte.
+    pub fn raw_output(&self) -> Vec<u8> {
+        fs::read(&self.log).unwrap_or_default()
     }
 
     /// How long the output is now, for [`Process::output_since`].

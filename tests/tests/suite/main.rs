@@ -3,6 +3,7 @@
 //! Always holds: a test reaches the parts under test over sockets, files and environment variables only, and has its own
 //! deployment. One binary holds all tests, so that it is linked once.
 
+mod access;
 mod acknowledgement;
 mod bad_input;
 mod clients;
