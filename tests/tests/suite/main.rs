@@ -15,6 +15,7 @@ mod fair_share;
 mod fan_out;
 mod foreign;
 mod headers;
+mod idle;
 mod killed;
 mod mangled_replies;
 mod missing_targets;
