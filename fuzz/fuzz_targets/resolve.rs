@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use mqtt_gateway::mapping::{Resolver, TopicMap};
+use mqtt_gateway::mapping::{PartitionKey, Resolver, TopicMap};
 use mqtt_gateway::mqtt::TopicName;
 
 #[derive(Debug, Arbitrary)]
@@ -47,7 +47,16 @@ fuzz_target!(|input: Input<'_>| {
             continue;
         };
         let outcome = map.resolve(&topic);
-        assert_eq!(outcome, resolver.resolve(&topic).map(|found| (*found).clone()), "M1");
+        let remembered = resolver.resolve(&topic);
+        let placed = outcome.as_ref().map(|found| {
+            let key = found.key.as_ref().map(PartitionKey::hash);
+            (found.rule, &found.target, &found.plan, key)
+        });
+        let remembered = remembered.as_ref().map(|found| {
+            let place = &found.destination;
+            (place.rule, &place.target, &place.plan, found.key)
+        });
+        assert_eq!(placed, remembered, "M1");
         assert_eq!(outcome, map.explain(&topic).outcome, "M7");
         if let Ok(found) = &outcome {
             for name in [&found.target.stream, &found.target.topic] {
