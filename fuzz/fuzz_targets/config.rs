@@ -37,7 +37,9 @@ fn is_kept(text: &str) -> bool {
 fuzz_target!(|input: &str| {
     let mut parts = input.splitn(3, '\0');
     let text = parts.next().unwrap_or_default().replace("PASSWORD", SECRET);
-    let inline = parts.next().and_then(|json| serde_json::from_str(json).ok());
+    let inline = parts
+        .next()
+        .and_then(|json| serde_json::from_str(json).ok());
     let variable = parts.next();
     fs::write(&*FILE, &text).expect("a file");
     let mut plugin_config = inline.unwrap_or_else(|| json!({}));

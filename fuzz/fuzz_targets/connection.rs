@@ -35,7 +35,7 @@ topic = 't'
 partition_key = '$1'
 partitions = 2
 "#;
-const CLIENTS: usize = 3;
+const CLIENTS: u8 = 3;
 
 thread_local! {
     static RUNTIME: RefCell<Runtime> = RefCell::new(
@@ -50,14 +50,32 @@ struct Input<'a> {
 
 #[derive(Debug, Arbitrary)]
 enum Step<'a> {
+    /// A new connection that sends nothing yet; every other step connects first, if there is none.
     Dial,
-    Connect { id: u8, keep_alive: u8 },
-    Publish { topic: Topic<'a>, id: u8, qos: bool, retain: bool },
+    Connect {
+        id: u8,
+        keep_alive: u8,
+    },
+    Publish {
+        topic: Topic<'a>,
+        id: u8,
+        qos: bool,
+        retain: bool,
+    },
     /// The last PUBLISH with QoS 1 once more, with DUP.
     Again,
-    Subscribe { topic: Topic<'a>, id: u8, qos: u8 },
-    Unsubscribe { topic: Topic<'a>, id: u8 },
-    PubAck { id: u8 },
+    Subscribe {
+        topic: Topic<'a>,
+        id: u8,
+        qos: u8,
+    },
+    Unsubscribe {
+        topic: Topic<'a>,
+        id: u8,
+    },
+    PubAck {
+        id: u8,
+    },
     Ping,
     Disconnect,
     Bytes(&'a [u8]),
@@ -179,7 +197,9 @@ impl Client {
                     break;
                 }
             }
-            let Some(body) = after.get(at..at + length) else { return };
+            let Some(body) = after.get(at..at + length) else {
+                return;
+            };
             if *first == 0x40 {
                 let id = u16::from_be_bytes([body[0], body[1]]);
                 let payloads = self.sent.get(&id).expect("a PUBACK for nothing");
@@ -192,7 +212,12 @@ impl Client {
 }
 
 fn all_stored(log: &MemoryLog) -> HashSet<Vec<u8>> {
-    let places = [("s", "t", 0), ("s", "t", 1), ("s", "rest", 0), ("mqtt_gateway", "dead_letter", 0)];
+    let places = [
+        ("s", "t", 0),
+        ("s", "t", 1),
+        ("s", "rest", 0),
+        ("mqtt_gateway", "dead_letter", 0),
+    ];
     let name = |name| Name::new(name).expect("a name");
     let mut payloads = HashSet::new();
     for (stream, topic, partition) in places {
@@ -221,10 +246,12 @@ async fn run(input: &Input<'_>) {
     config.limits.flap_limit = 0;
     let map = TopicMap::compile("map.toml", MAP).expect("a map");
     let log = Arc::new(MemoryLog::new());
-    let gateway = Gateway::start_on(config, map, log.clone()).await.expect("a start");
+    let gateway = Gateway::start_on(config, map, log.clone())
+        .await
+        .expect("a start");
     gateway.add_role(Role::Ingest);
     gateway.add_role(Role::Delivery);
-    let mut clients: [Option<Client>; CLIENTS] = Default::default();
+    let mut clients: [Option<Client>; CLIENTS as usize] = Default::default();
     let mut gone = Vec::new();
     let mut serial = 0_u32;
     for (client, step) in input.steps.iter().take(64) {
@@ -235,12 +262,26 @@ async fn run(input: &Input<'_>) {
             Step::Release => log.release(),
             Step::Outage(is_down) => log.set_outage(*is_down),
             step => {
-                let place = &mut clients[usize::from(*client) % CLIENTS];
+                let number = client % CLIENTS;
+                let place = &mut clients[usize::from(number)];
                 if matches!(step, Step::Dial | Step::Gone) {
                     gone.extend(place.take());
                 }
-                if !matches!(step, Step::Gone) {
-                    let client = place.get_or_insert_with(|| Client::dial(&gateway));
+                if matches!(step, Step::Gone) {
+                    continue;
+                }
+                if place.is_none() {
+                    let client = place.insert(Client::dial(&gateway));
+                    // So that not every input has to find out how to connect.
+                    if !matches!(step, Step::Dial) {
+                        let connect = Step::Connect {
+                            id: number,
+                            keep_alive: 0,
+                        };
+                        perform(client, &connect, &mut serial).await;
+                    }
+                }
+                if let Some(client) = place {
                     perform(client, step, &mut serial).await;
                 }
             }
@@ -265,7 +306,12 @@ async fn run(input: &Input<'_>) {
         &counters.publishes_failed,
     ];
     let sum: u64 = outcomes.iter().map(|counter| counter.get()).sum();
-    assert_eq!(counters.publishes_received.get(), sum, "N7: {:?}", counters.snapshot());
+    assert_eq!(
+        counters.publishes_received.get(),
+        sum,
+        "N7: {:?}",
+        counters.snapshot()
+    );
     assert_eq!(counters.connection_panics.get(), 0);
 }
 
@@ -274,10 +320,15 @@ async fn perform(client: &mut Client, step: &Step<'_>, serial: &mut u32) {
     match step {
         Step::Connect { id, keep_alive } => {
             let mut body = [&string("MQTT")[..], &[4, 2, 0, *keep_alive]].concat();
-            body.extend(string(&format!("c{}", id % 2)));
+            body.extend(string(&format!("c{}", id % CLIENTS)));
             client.send(&packet(0x10, &body)).await;
         }
-        Step::Publish { topic, id: number, qos, retain } => {
+        Step::Publish {
+            topic,
+            id: number,
+            qos,
+            retain,
+        } => {
             *serial += 1;
             let payload = serial.to_be_bytes();
             let mut body = string(&topic.text());
@@ -299,7 +350,11 @@ async fn perform(client: &mut Client, step: &Step<'_>, serial: &mut u32) {
                 client.send(&bytes).await;
             }
         }
-        Step::Subscribe { topic, id: number, qos } => {
+        Step::Subscribe {
+            topic,
+            id: number,
+            qos,
+        } => {
             let mut body = id(number).to_vec();
             body.extend(string(&topic.text()));
             body.push(qos % 4);

@@ -16,9 +16,7 @@ const LIMITS: WireLimits = WireLimits {
     max_topic_levels: 32,
 };
 
-fn decode<'a>(
-    portions: impl Iterator<Item = &'a [u8]>,
-) -> (Vec<Packet>, Option<Violation>, usize) {
+fn decode<'a>(portions: impl Iterator<Item = &'a [u8]>) -> (Vec<Packet>, Option<Violation>, usize) {
     let mut decoder = Decoder::new(LIMITS);
     let mut buffer = BytesMut::new();
     let mut packets = Vec::new();
@@ -29,7 +27,10 @@ fn decode<'a>(
             match decoder.decode(&mut buffer) {
                 Ok(Some(packet)) => packets.push(packet),
                 Ok(None) => {
-                    assert!(buffer.capacity() <= capacity, "room for what is only announced");
+                    assert!(
+                        buffer.capacity() <= capacity,
+                        "room for what is only announced"
+                    );
                     break;
                 }
                 Err(violation) => {

@@ -24,13 +24,17 @@ impl Input<'_> {
             false => "default_stream = 's'\ndefault_topic = 't'\n".to_owned(),
         };
         for (pattern, name, key) in self.rules.iter().take(8) {
-            text += &format!("[[rule]]\nmqtt_topic = '''{pattern}'''\nstream = 'x{name}'\ntopic = '''{name}'''\n");
+            text += &format!(
+                "[[rule]]\nmqtt_topic = '''{pattern}'''\nstream = 'x{name}'\ntopic = '''{name}'''\n"
+            );
             if let Some(key) = key {
                 text += &format!("partition_key = '''{key}'''\n");
             }
         }
         if let Some(template) = self.foreign {
-            text += &format!("[[foreign]]\nstream = 's'\ntopic = 't'\nmqtt_topic = '''{template}'''\nkey_header = 'k'\n");
+            text += &format!(
+                "[[foreign]]\nstream = 's'\ntopic = 't'\nmqtt_topic = '''{template}'''\nkey_header = 'k'\n"
+            );
         }
         text
     }
@@ -50,7 +54,11 @@ fuzz_target!(|input: Input<'_>| {
         match (&outcome, resolver.resolve(&topic)) {
             (Ok(found), Ok(placed)) => {
                 let place = &*placed.destination;
-                assert_eq!((found.rule, &found.target), (place.rule, &place.target), "M1");
+                assert_eq!(
+                    (found.rule, &found.target),
+                    (place.rule, &place.target),
+                    "M1"
+                );
                 assert_eq!(found.plan, place.plan, "M1");
                 assert_eq!(found.key.as_ref().map(|key| key.hash()), placed.key, "M1");
             }

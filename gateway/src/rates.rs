@@ -1,7 +1,7 @@
 //! How often clients, and hosts, may connect and publish: a [`Pace`] for each.
 //!
 //! What always holds: a rate of 0 costs nothing. Who is remembered is one that is connected, or whose pace is not full
-//! again; who is forgotten loses nothing by it, save that at most [`MOST`] who are gone are remembered. A message that
+//! again; who is forgotten loses nothing by it, save that at most 10,000 of a kind who are gone are remembered. A message that
 //! waits has a place in a row, so that it waits once, and gives it back if its connection ends first.
 
 use std::collections::HashMap;

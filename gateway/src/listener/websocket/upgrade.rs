@@ -44,7 +44,7 @@ pub enum Refused {
     /// No HTTP/1.1 request, or one that is against the rules.
     #[error("not a WebSocket request: {0}; is this a plain MQTT client on the WebSocket port?")]
     Malformed(String),
-    /// More than [`MAX_REQUEST`].
+    /// More than 8 KiB.
     #[error("the HTTP request has more than {MAX_REQUEST} bytes")]
     TooLong,
     /// It asks for something else.
