@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::certificate::PeerCertificate;
 use super::jwt::{self, JwtKeys};
 use super::users::Users;
-use super::verified::{self, Verified};
+use super::verified::Verified;
 use super::{Access, Identity};
 use crate::config::{CertificateClientId, Limits, ListenerConfig, Method};
 use crate::log::{Log, LogError};
@@ -141,7 +141,7 @@ impl Access {
         };
         let begun = {
             let known = self.proofs.users.lock();
-            if known.recognises(verified::Method::Users, user, password, Instant::now()) {
+            if known.recognises(Method::Users, user, password, Instant::now()) {
                 return Answer::Is(identity(&users));
             }
             known.era()
@@ -158,13 +158,7 @@ impl Access {
         match is_right.await {
             Ok(true) => {
                 let mut known = self.proofs.users.lock();
-                known.remember(
-                    verified::Method::Users,
-                    user,
-                    password,
-                    begun,
-                    Instant::now(),
-                );
+                known.remember(Method::Users, user, password, begun, Instant::now());
                 Answer::Is(identity(&users))
             }
             _ => Answer::Wrong,
@@ -199,7 +193,7 @@ impl Access {
         let (is_known, begun) = {
             let known = self.proofs.iggy.lock();
             (
-                known.recognises(verified::Method::Token, user, password, Instant::now()),
+                known.recognises(Method::Iggy, user, password, Instant::now()),
                 known.era(),
             )
         };
@@ -210,13 +204,7 @@ impl Access {
             match self.proofs.log.login(user, text).await {
                 Ok(()) => {
                     let mut known = self.proofs.iggy.lock();
-                    known.remember(
-                        verified::Method::Token,
-                        user,
-                        password,
-                        begun,
-                        Instant::now(),
-                    );
+                    known.remember(Method::Iggy, user, password, begun, Instant::now());
                 }
                 Err(LogError::BadCredentials { .. }) => return Ok(Answer::Wrong),
                 Err(error) => return Err(Denied::Unavailable(error)),

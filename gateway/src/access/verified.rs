@@ -13,14 +13,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What verified a credential. One that was verified one way says nothing about another way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Method {
-    /// The users file.
-    Users,
-    /// A token.
-    Token,
-}
+use crate::config::Method;
 
 /// The time at which verifying began, as far as [`Verified::forget_all`] is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,7 +200,7 @@ mod tests {
                 "{user} {password}"
             );
         }
-        assert!(!verified.recognises(Method::Token, "anna", b"bc", now));
+        assert!(!verified.recognises(Method::Iggy, "anna", b"bc", now));
     }
 
     #[test]
