@@ -84,7 +84,7 @@ pub enum StartError {
         /// The listener's address.
         address: SocketAddr,
         /// Why not.
-        error: TlsError,
+        error: Box<TlsError>,
     },
     /// The files that say who may come in, and what they may, cannot be used.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
@@ -464,7 +464,10 @@ async fn read_access(
         let doors = config.listeners().into_iter().map(|listener| {
             let tls = listener.tls.as_ref().map(Tls::load).transpose();
             let address = listener.address;
-            let tls = tls.map_err(|error| StartError::Tls { address, error })?;
+            let tls = tls.map_err(|error| StartError::Tls {
+                address,
+                error: Box::new(error),
+            })?;
             Ok(Door {
                 config: Arc::new(listener),
                 tls: tls.map(Arc::new),

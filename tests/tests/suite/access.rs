@@ -19,11 +19,16 @@ use crate::tls::Tls;
 fn passwd(file: &Path, user: &str, password: &str) {
     let mut command = Command::new(binaries::command_line());
     command.args(["passwd", "--stdin"]).arg(file).arg(user);
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(format!("{password}\n").as_bytes()).unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("mqtt-gateway starts");
+    let mut stdin = child.stdin.take().expect("its input");
+    stdin
+        .write_all(format!("{password}\n").as_bytes())
+        .expect("it reads");
     drop(stdin);
-    assert!(child.wait().unwrap().success());
+    assert!(child.wait().expect("it ends").success());
 }
 
 fn code(deployment: &Deployment, connect: &[u8]) -> u8 {

@@ -30,7 +30,7 @@ fn payloads(folder: &Path) -> (PathBuf, Vec<String>) {
             .collect::<String>()
     });
     let file = folder.join("payloads");
-    fs::write(&file, hex.join("\n") + "\n").unwrap();
+    fs::write(&file, hex.join("\n") + "\n").expect("a file");
     (file, hex.to_vec())
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Tls {
 impl Tls {
     pub(crate) fn new() -> Self {
         let tls = Self {
-            folder: tempfile::tempdir().unwrap(),
+            folder: tempfile::tempdir().expect("a folder"),
             authority: Authority::new("the test's"),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())),
         };
@@ -54,7 +54,7 @@ impl Tls {
             self.address,
             more.replace("FOLDER", &folder.to_string())
         );
-        text.parse().unwrap()
+        text.parse().expect("TOML")
     }
 
     /// A deployment with the listener beside the usual one.
@@ -64,7 +64,8 @@ impl Tls {
 
     fn connect(&self, client: Option<&Certificate>) -> RawClient {
         RawClient::over(
-            tls::connect(self.address, &self.authority, client, &[&TLS13, &TLS12]).unwrap(),
+            tls::connect(self.address, &self.authority, client, &[&TLS13, &TLS12])
+                .expect("a handshake"),
         )
     }
 
@@ -265,7 +266,7 @@ fn a_client_without_a_certificate_is_asked_otherwise_where_it_is_optional() {
     client.send(&packet::connect_as(
         "y",
         &e2e::binaries::username(),
-        &e2e::binaries::password(),
+        e2e::binaries::password(),
     ));
     client.expect(&packet::CONNECTED);
 }
@@ -349,12 +350,13 @@ fn refused(spoil: impl FnOnce(&Tls)) -> String {
 }
 
 fn set_mode(path: &PathBuf, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permissions");
 }
 
 #[test]
 fn files_that_cannot_be_used_are_named_at_the_start_with_what_to_do() {
-    let cases: [(&str, fn(&Tls), [&str; 2]); 7] = [
+    type Spoil = fn(&Tls);
+    let cases: [(&str, Spoil, [&str; 2]); 7] = [
         (
             "a key that all may read",
             |tls| set_mode(&tls.path("server.key"), 0o644),
