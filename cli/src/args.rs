@@ -90,6 +90,7 @@ impl CheckArgs {
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("topics").required(true).args(["topic", "file"]))]
+#[command(group = ArgGroup::new("permissions").multiple(true).args(["acl", "config"]))]
 pub(crate) struct ExplainArgs {
     /// The MQTT topic; with --subscribe, the topic filter; with --acl and without a topic map, any number of topics.
     #[arg(value_name = "TOPIC")]
@@ -108,17 +109,17 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     pub(crate) subscribe: bool,
     /// The file of permissions: explain whether a client may publish and subscribe; the topic map counts only if --map or
-    /// --config names it.
+    /// --config names it [default: the one that --config names].
     #[arg(long, value_name = "FILE")]
     pub(crate) acl: Option<PathBuf>,
     /// The user name of the client; without it, an anonymous client.
-    #[arg(long, value_name = "NAME", requires = "acl")]
+    #[arg(long, value_name = "NAME", requires = "permissions")]
     pub(crate) user: Option<String>,
     /// The client id of the client.
-    #[arg(long, value_name = "ID", requires = "acl", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "ID", requires = "permissions", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) client_id: Option<String>,
     /// The common name in the certificate of the client; without it, a client without a certificate.
-    #[arg(long, value_name = "NAME", requires = "acl")]
+    #[arg(long, value_name = "NAME", requires = "permissions")]
     pub(crate) certificate: Option<String>,
     /// How many partitions the Iggy topic has [default: as many as it gets when the gateway makes it].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PARTITIONS)))]

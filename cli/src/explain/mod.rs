@@ -93,6 +93,8 @@ pub(crate) struct Loaded {
     pub(crate) headers: HeaderSet,
     /// The gateway's limits; `None` if only the map is known.
     pub(crate) limits: Option<Limits>,
+    /// The file of permissions that the configuration names.
+    pub(crate) acl: Option<PathBuf>,
 }
 
 impl Loaded {
@@ -105,13 +107,13 @@ impl Loaded {
 /// Explains.
 pub(crate) fn run(arguments: &ExplainArgs, output: &mut Output) -> Result<Verdict, Failure> {
     let json = arguments.format == Format::Json;
-    let client = match &arguments.acl {
-        Some(acl) => Some(access::Client::load(acl, arguments)?),
-        None => None,
+    let client_by = |acl: Option<&PathBuf>| {
+        acl.map(|acl| access::Client::load(acl, arguments))
+            .transpose()
     };
-    if let Some(client) = &client
-        && arguments.map.is_none()
+    if arguments.map.is_none()
         && arguments.config.is_none()
+        && let Some(client) = client_by(arguments.acl.as_ref())?
     {
         let report = client.topics(&arguments.topic);
         match json {
@@ -121,6 +123,8 @@ pub(crate) fn run(arguments: &ExplainArgs, output: &mut Output) -> Result<Verdic
         return Ok(verdict(report.is_refused(arguments.subscribe)));
     }
     let loaded = load(arguments)?;
+    let acl = arguments.acl.as_ref().or(loaded.acl.as_ref());
+    let client = client_by(acl.filter(|_| arguments.file.is_none()))?;
     let refused = if let Some(topics) = &arguments.file {
         let lines = lines::Lines::open(topics).map_err(|error| ExplainError::Topics {
             file: topics.clone(),
@@ -186,7 +190,13 @@ fn load(arguments: &ExplainArgs) -> Result<Loaded, ExplainError> {
         Some(Kind::Gateway) | None => Kind::Gateway,
     };
     match settings::load(config, kind, &text, &None).config {
-        Ok(config) => map(&config.topic_map, config.headers, Some(config.limits)),
+        Ok(config) => {
+            let loaded = map(&config.topic_map, config.headers, Some(config.limits))?;
+            Ok(Loaded {
+                acl: config.access.acl_file,
+                ..loaded
+            })
+        }
         Err(_) => Err(problems(config, kind)),
     }
 }
@@ -211,6 +221,7 @@ fn map(path: &Path, headers: HeaderSet, limits: Option<Limits>) -> Result<Loaded
             file,
             headers,
             limits,
+            acl: None,
         }),
         Err(_) => Err(problems(path, Kind::Map)),
     }

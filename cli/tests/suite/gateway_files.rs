@@ -258,3 +258,66 @@ fn produce_runtime_is_checked_also_when_the_environment_says_it() {
             "3 errors",
         ]);
 }
+
+const USERS: &str =
+    "anna:$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$aGFzaGhhc2hoYXNoaGFzaGhhc2hoYXNoaGFzaGhhc2g\n";
+const ACCESS: &str = "iggy_password = 'pw'\nauthentication = ['users']\nusers_file = 'users'\nacl_file = 'acl.toml'\n";
+const ACL: &str = "[[rule]]\nuser = 'anna'\npublish = ['d/%c']\n";
+
+#[test]
+fn the_files_that_decide_who_may_come_in_are_checked_with_the_gateway_file_that_names_them() {
+    let folder = || Folder::with_map(SEED_MAP).file("gateway.toml", ACCESS);
+    let good = folder().secret("users", USERS).file("acl.toml", ACL);
+    good.run(["check", "gateway.toml"]).exits(0);
+
+    let bad = folder()
+        .secret("users", "anna:plain-password\n")
+        .file("acl.toml", "[[rule]]\npublish = ['d/%x']\n");
+    let ran = bad.run(["check", "gateway.toml"]).exits(1);
+    let ran = ran.prints(["error: users:1", "acl.toml:2", "%x"]);
+    assert!(!format!("{ran:?}").contains("plain-password"));
+
+    // They need not be on this machine.
+    let elsewhere = folder().run(["check", "gateway.toml"]).exits(0);
+    elsewhere.prints([
+        "note: gateway.toml:3:14: users_file: users is not on this machine",
+        "note: gateway.toml:4:12: acl_file: acl.toml is not on this machine",
+    ]);
+}
+
+#[test]
+fn the_files_of_a_listener_with_tls_are_checked_with_the_gateway_file_that_names_them() {
+    let listener = "iggy_password = 'pw'\nauthentication = ['anonymous']\n[[listener]]\naddress = '127.0.0.1:8883'\ncertificate = 'c.pem'\nkey = 'c.key'\n";
+    let folder = Folder::with_map(SEED_MAP).file("gateway.toml", listener);
+    let elsewhere = folder.run(["check", "gateway.toml"]).exits(0);
+    elsewhere.prints(["listener: c.pem is not on this machine"]);
+    let folder = folder.file("c.pem", "nothing").secret("c.key", "nothing");
+    let bad = folder.run(["check", "gateway.toml"]).exits(1);
+    bad.prints(["listener: 127.0.0.1:8883: c.pem: there is no certificate in it"]);
+}
+
+#[test]
+fn permissions_that_the_gateway_file_names_are_explained_with_the_topic() {
+    let folder = Folder::with_map(SEED_MAP)
+        .file("gateway.toml", ACCESS)
+        .secret("users", USERS)
+        .file("acl.toml", ACL);
+    let explain = |client: &str| {
+        folder.run([
+            "explain",
+            "--config",
+            "gateway.toml",
+            "--user",
+            "anna",
+            "--client-id",
+            client,
+            "d/1",
+        ])
+    };
+    explain("1")
+        .exits(0)
+        .prints(["publish     allowed by rule 1 (line 1): d/%c"]);
+    explain("2")
+        .exits(1)
+        .prints(["publish     denied because no rule matches"]);
+}

@@ -67,6 +67,15 @@ impl Folder {
         self
     }
 
+    /// Adds a file that only its owner may read.
+    pub(crate) fn secret(self, name: &str, content: impl AsRef<[u8]>) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = self.file(name, content);
+        let mode = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(folder.path().join(name), mode).unwrap();
+        folder
+    }
+
     /// Adds a variable to the program's environment.
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.into(), value.into()));

@@ -248,7 +248,11 @@ fn load_acl(config: &AccessConfig) -> Result<Option<Arc<Acl>>, AccessError> {
     Ok(path.map(|path| Acl::load(path)).transpose()?.map(Arc::new))
 }
 
-fn load_jwt(config: &AccessConfig) -> Result<Option<Arc<JwtKeys>>, AccessError> {
+/// Reads the keys of tokens, if there are any; blocks on that.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn load_jwt(config: &AccessConfig) -> Result<Option<Arc<JwtKeys>>, AccessError> {
     let keys = &config.jwt;
     if keys.key_files.is_empty() {
         return Ok(None);
