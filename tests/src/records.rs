@@ -10,13 +10,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use iggy::prelude::{
-    Client, Consumer, ConsumerOffsetClient, HeaderKey, HeaderKind, HeaderValue, Identifier,
-    IggyClient, IggyClientBuilder, IggyError, IggyMessage, MessageClient, PollingStrategy,
-    StreamClient, TopicClient, TopicDetails,
+    Client, Consumer, ConsumerOffsetClient, GlobalPermissions, HeaderKey, HeaderKind, HeaderValue,
+    Identifier, IggyClient, IggyClientBuilder, IggyError, IggyMessage, MessageClient, Permissions,
+    PollingStrategy, StreamClient, TopicClient, TopicDetails, UserClient, UserStatus,
 };
 use tokio::runtime::{Builder, Runtime};
 
-use crate::binaries;
+use crate::binaries::{self, IggyChoice};
 use crate::wait;
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -97,6 +97,32 @@ impl Reader {
             self.with(async |client| client.get_streams().await.map(|_| ()))
                 .is_ok()
         });
+    }
+
+    /// Makes a user who may read every stream and append to none. Says whether the server has users; the sandbox has not.
+    ///
+    /// # Panics
+    /// When a server that has users refuses.
+    pub fn make_reading_user(&self, name: &str, password: &str) -> bool {
+        let permissions = Permissions {
+            global: GlobalPermissions {
+                read_streams: true,
+                read_topics: true,
+                poll_messages: true,
+                ..GlobalPermissions::default()
+            },
+            streams: None,
+        };
+        let made = self.with(async move |client| {
+            client
+                .create_user(name, password, UserStatus::Active, Some(permissions))
+                .await
+        });
+        match made {
+            Ok(_) => true,
+            Err(_) if matches!(binaries::iggy_choice(), IggyChoice::Sandbox) => false,
+            Err(error) => panic!("cannot make the user {name}: {error}"),
+        }
     }
 
     /// Every message of a topic, partition by partition in offset order; empty when there is no such topic.

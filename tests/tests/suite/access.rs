@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use e2e::binaries;
+use e2e::config::Target;
 use e2e::deployment::Deployment;
 use e2e::http;
 use e2e::packet::{self, CONNECTED};
@@ -308,4 +309,50 @@ fn a_client_cannot_write_lines_of_its_own_into_the_log() {
         assert!(!line.starts_with("2026-01-01"), "{line}");
         assert!(!line.contains('\r'), "{line}");
     }
+}
+
+#[test]
+fn what_iggy_does_not_permit_to_the_gateways_own_user_is_told_apart_from_what_a_client_may_not_do()
+{
+    let builder = Deployment::builder();
+    let stream = builder.stream().to_owned();
+    let user = format!("reader-{stream}");
+    let folder = tempfile::tempdir().unwrap();
+    let acl = folder.path().join("acl.toml");
+    fs::write(
+        &acl,
+        "[[rule]]\npublish = ['device/1/#']\nsubscribe = ['#']\n",
+    )
+    .unwrap();
+    let mut deployment = builder
+        .existing(Target::new(&stream, "devices", 4))
+        .existing(Target::new(&stream, "rest", 4))
+        .gateway("acl_file", acl.display().to_string())
+        .variable("MQTT_GATEWAY_IGGY_USERNAME", user.clone())
+        .variable("MQTT_GATEWAY_IGGY_PASSWORD", "reads-only")
+        .prepare(|_| {});
+    if !deployment.reader().make_reading_user(&user, "reads-only") {
+        return binaries::skipped(
+            "what Iggy permits to the gateway's user",
+            "the sandbox has one user",
+        );
+    }
+    deployment.host.start();
+    deployment.wait_until_running();
+    let mut client = deployment.client("client");
+    client.subscribe("device/1/x", 1);
+    client.send(&packet::publish("device/1/x", 2, "not permitted by Iggy"));
+    client.expect_closed(PATIENCE);
+    let mut client = deployment.client("other");
+    client.send(&packet::publish(
+        "device/2/x",
+        2,
+        "not allowed to the client",
+    ));
+    client.expect_closed(PATIENCE);
+    deployment
+        .host
+        .wait_for_log(&["not_permitted", "device/1/x"]);
+    deployment.host.wait_for_log(&["not_allowed", "device/2/x"]);
+    assert!(deployment.device_records().is_empty());
 }
