@@ -162,17 +162,16 @@ impl Link for TlsLink {
     }
 }
 
-/// Connects, trusting that authority alone, with the client's certificate if there is one, and makes the handshake.
+/// What a client brings to its handshakes: it trusts that authority alone, has the certificate if there is one, and
+/// remembers sessions.
 ///
-/// # Errors
-/// What either side has against it. With TLS 1.3 the server's verdict on the client's certificate comes after the
-/// handshake, with the first read.
-pub fn connect(
-    address: SocketAddr,
+/// # Panics
+/// When the certificates cannot be used.
+pub fn client(
     trusted: &Authority,
     client: Option<&Certificate>,
     versions: &[&'static SupportedProtocolVersion],
-) -> io::Result<TlsLink> {
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let root = CertificateDer::from_pem_slice(trusted.certificate.as_bytes());
     roots.add(root.expect("PEM")).expect("an authority");
@@ -189,8 +188,30 @@ pub fn connect(
             config.with_client_auth_cert(chain, key).expect("a key")
         }
     };
+    Arc::new(config)
+}
+
+/// Connects as a new client of that kind; see [`client`].
+///
+/// # Errors
+/// As [`handshake`].
+pub fn connect(
+    address: SocketAddr,
+    trusted: &Authority,
+    certificate: Option<&Certificate>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> io::Result<TlsLink> {
+    handshake(address, client(trusted, certificate, versions))
+}
+
+/// Connects and makes the handshake.
+///
+/// # Errors
+/// What either side has against it. With TLS 1.3 the server's verdict on the client's certificate comes after the
+/// handshake, with the first read.
+pub fn handshake(address: SocketAddr, client: Arc<ClientConfig>) -> io::Result<TlsLink> {
     let name = ServerName::from(address.ip());
-    let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+    let connection = ClientConnection::new(client, name).map_err(io::Error::other)?;
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -16,6 +16,7 @@ use e2e::raw::{Answer, PROMPT, RawClient};
 use e2e::tls::{self, Authority, Certificate, Says};
 use e2e::wait::{self, PATIENCE};
 use tempfile::TempDir;
+use tokio_rustls::rustls::HandshakeKind;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use toml::{Table, Value};
 
@@ -194,6 +195,38 @@ fn under_mutual_tls_only_a_certificate_of_the_right_authority_comes_in_while_it_
         Some(packet::CONNECTED.to_vec())
     );
     deployment.host.wait_for_log(&["no handshake", "TLS"]);
+}
+
+#[test]
+fn sessions_are_gone_on_with_only_where_no_certificate_of_a_client_would_go_unchecked() {
+    let (open, mutual) = (Tls::new(), Tls::new());
+    let listeners = vec![
+        open.listener("").into(),
+        mutual
+            .listener("client_ca = 'FOLDER/ca.pem'\nauthentication = ['certificate']\n")
+            .into(),
+    ];
+    let _deployment = Deployment::builder()
+        .gateway("listener", Value::Array(listeners))
+        .start();
+    let certificate = mutual.authority.sign_client("sensor-1");
+    for version in [&TLS12, &TLS13] {
+        for (tls, certificate, second) in [
+            (&open, None, HandshakeKind::Resumed),
+            (&mutual, Some(&certificate), HandshakeKind::Full),
+        ] {
+            let client = tls::client(&tls.authority, certificate, &[version]);
+            let kind = || {
+                let link = tls::handshake(tls.address, client.clone()).unwrap();
+                let kind = link.conn.handshake_kind();
+                // Tickets of TLS 1.3 come with the first answer.
+                connected(RawClient::over(link), "client");
+                kind
+            };
+            assert_eq!(kind(), Some(HandshakeKind::Full), "{version:?}");
+            assert_eq!(kind(), Some(second), "{version:?}");
+        }
+    }
 }
 
 #[test]
