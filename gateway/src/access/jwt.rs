@@ -19,6 +19,8 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::files::{self, FileError};
 use super::users::MAX_NAME_BYTES;
+use crate::config::Choice;
+pub use crate::config::JwtAlgorithm;
 
 /// How far the clocks of the issuer and of this machine may be apart.
 pub const LEEWAY: Duration = Duration::from_secs(30);
@@ -31,34 +33,11 @@ pub const MIN_RSA_BITS: usize = 2048;
 /// The most keys: each is tried with a token that the others do not verify.
 pub const MAX_KEYS: usize = 16;
 
-/// How tokens are signed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum JwtAlgorithm {
-    /// With a key that the issuer and the gateway share.
-    #[default]
-    Hs256,
-    /// With an RSA key of the issuer.
-    Rs256,
-    /// With a key of the issuer on the curve P-256.
-    Es256,
-}
-
-impl JwtAlgorithm {
-    /// The name in tokens.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hs256 => "HS256",
-            Self::Rs256 => "RS256",
-            Self::Es256 => "ES256",
-        }
-    }
-
-    fn of_the_library(self) -> Algorithm {
-        match self {
-            Self::Hs256 => Algorithm::HS256,
-            Self::Rs256 => Algorithm::RS256,
-            Self::Es256 => Algorithm::ES256,
-        }
+fn of_the_library(algorithm: JwtAlgorithm) -> Algorithm {
+    match algorithm {
+        JwtAlgorithm::Hs256 => Algorithm::HS256,
+        JwtAlgorithm::Rs256 => Algorithm::RS256,
+        JwtAlgorithm::Es256 => Algorithm::ES256,
     }
 }
 
@@ -169,7 +148,7 @@ pub enum KeyProblem {
     #[error("the public key is damaged; export it again")]
     Damaged,
     /// The key of another algorithm.
-    #[error("not a key for {}, which takes {expected}; set the algorithm to that of the key, or name another file", algorithm.name())]
+    #[error("not a key for {}, which takes {expected}; set the algorithm to that of the key, or name another file", algorithm.word())]
     OtherAlgorithm {
         /// The configured algorithm.
         algorithm: JwtAlgorithm,
@@ -191,7 +170,7 @@ pub enum JwtRefusal {
     #[error("not a well-formed token")]
     Malformed,
     /// Signed in another way than is configured, or not at all.
-    #[error("the token's algorithm is not {}", .0.name())]
+    #[error("the token's algorithm is not {}", .0.word())]
     Algorithm(JwtAlgorithm),
     /// None of the keys verifies it.
     #[error("no key verifies the token's signature")]
@@ -310,7 +289,7 @@ impl JwtKeys {
             .iter()
             .map(|path| load_key(config.algorithm, path));
         let keys = keys.collect::<Result<_, _>>()?;
-        let mut validation = Validation::new(config.algorithm.of_the_library());
+        let mut validation = Validation::new(of_the_library(config.algorithm));
         // Times are compared below, with the time that is given.
         validation.validate_exp = false;
         validation.validate_nbf = false;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
 
-use crate::config::{AccessConfig, JwtAlgorithm, Limits, Method};
+use crate::config::{AccessConfig, Limits, Method};
 use crate::log::Log;
 use crate::mqtt::{ClientId, TopicName};
 
@@ -258,11 +258,7 @@ pub fn load_jwt(config: &AccessConfig) -> Result<Option<Arc<JwtKeys>>, AccessErr
         return Ok(None);
     }
     let config = JwtConfig {
-        algorithm: match keys.algorithm {
-            JwtAlgorithm::Es256 => jwt::JwtAlgorithm::Es256,
-            JwtAlgorithm::Rs256 => jwt::JwtAlgorithm::Rs256,
-            JwtAlgorithm::Hs256 => jwt::JwtAlgorithm::Hs256,
-        },
+        algorithm: keys.algorithm,
         key_files: keys.key_files.clone(),
         user_claim: keys.user_claim.clone().unwrap_or_else(|| "sub".to_owned()),
         client_id_claim: keys.client_id_claim.clone(),

@@ -270,9 +270,9 @@ fn a_public_key_of_the_issuer_verifies_rs256_and_es256() {
     ] {
         // A public key is no secret, and text around it does no harm.
         let pem = format!("of the issuer\n{}", pair.public_key_pem());
-        let path = folder.file(algorithm.name(), &pem, 0o644);
+        let path = folder.file(algorithm.word(), &pem, 0o644);
         let keys = JwtKeys::load(&JwtConfig::new(algorithm, vec![path])).unwrap();
-        let token = signed(algorithm.of_the_library(), &claims, &signing);
+        let token = signed(of_the_library(algorithm), &claims, &signing);
         assert_eq!(keys.verify(&token, now()).unwrap().user, "anna");
         let mut forged = token;
         let last = forged.len() - 10;
