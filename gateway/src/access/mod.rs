@@ -177,10 +177,15 @@ impl Access {
         }
     }
 
+    /// A number that grows whenever permissions change.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     /// What `identity` may as `client`.
     pub fn grant(&self, identity: Arc<Identity>, client: &ClientId) -> Grant {
         // Before the permissions: if they change in between, they are asked again.
-        let generation = self.generation.load(Ordering::Acquire);
+        let generation = self.generation();
         let permissions = self.permissions(&identity, client);
         Grant {
             identity,
@@ -214,9 +219,9 @@ impl Grant {
         &self.identity
     }
 
-    /// Whether the permissions have changed since it was asked last.
-    pub fn is_outdated(&self, access: &Access) -> bool {
-        access.generation.load(Ordering::Acquire) != self.generation
+    /// Which permissions it was made from; see [`Access::generation`].
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Whether `client` may do `action` with `topic`, by what is in force in `access` now. Each PUBLISH asks: one atomic load
@@ -228,7 +233,7 @@ impl Grant {
         action: Action,
         topic: &TopicName,
     ) -> bool {
-        if self.is_outdated(access) {
+        if access.generation() != self.generation {
             *self = access.grant(self.identity.clone(), client);
         }
         self.permissions.allows(action, topic)

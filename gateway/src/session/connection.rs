@@ -82,6 +82,10 @@ where
     if context.stopping.is_cancelled() {
         end.end(End::Stopping);
     }
+    // Whoever changes the users looks through those who are connected; this one may have come in by the old file, after.
+    if !context.access.still_holds(connection.grant.identity()) {
+        end.end(End::Revoked);
+    }
     outbox.control(|out| encode::connack(ConnectReturnCode::Accepted, out));
     counters.connects_accepted.increment();
     tracing::debug!(
@@ -367,6 +371,7 @@ impl Connection {
     }
 
     async fn subscribe(&mut self, subscribe: Subscribe) {
+        let began = self.grant.generation();
         let mut codes = Vec::with_capacity(subscribe.filters.len());
         for (filter, asked) in subscribe.filters {
             // 3.8.4-6: a lower QoS than asked may be granted.
@@ -391,8 +396,9 @@ impl Connection {
         if self.subscriptions.are_orphaned() {
             self.end.end(End::DeliveryEnded);
         }
-        // Whoever changes the permissions looks through the subscriptions that there are; this one may have come after.
-        if self.grant.is_outdated(&self.context.access) && !self.may_keep_subscriptions() {
+        // Whoever changes the permissions looks through the subscriptions that there are; one of these may have been allowed
+        // before and have come after.
+        if self.context.access.generation() != began && !self.may_keep_subscriptions() {
             self.end.end(End::SubscriptionNotAllowed);
         }
         self.outbox

@@ -13,6 +13,7 @@ use super::client::connect_as;
 use super::{Client, Got, Sim, device, payloads};
 use crate::access::users;
 use crate::config::{Config, JwtAlgorithm, Method, OnDenied};
+use crate::gateway::Role;
 use crate::log::memory::MemoryLog;
 use crate::log::{Log, Name, Target};
 
@@ -284,6 +285,7 @@ async fn with_acl(files: &Files, text: &str, on_denied: OnDenied) -> Sim {
         config.access.users_file = Some(users);
         config.access.acl_file = Some(acl);
         config.ingest.on_denied = on_denied;
+        config.limits.reload_interval = Duration::from_millis(200);
     })
     .await
 }
@@ -380,4 +382,28 @@ async fn permissions_that_are_taken_back_count_for_publishes_and_for_open_subscr
     let (mut again, _) = knock(&sim, &connect_as("2", "anna", Some(b"a"))).await;
     again.send_subscribe("d/all/x", 1).await;
     assert_eq!(again.next().await, Got::SubAck(1, vec![0x80]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_was_allowed_before_the_permissions_changed_and_comes_after_does_not_stay()
+ {
+    let files = Files::new();
+    let sim = with_acl(&files, ACL, OnDenied::Acknowledge).await;
+    let mut client = anna(&sim).await;
+    // A SUBSCRIBE waits at its first filter, which is allowed, for the role that serves it.
+    sim.gateway.remove_role(Role::Delivery).await;
+    client
+        .send(&super::client::subscribe_all(&[
+            ("d/1/x", 1),
+            ("d/all/x", 1),
+        ]))
+        .await;
+    assert!(client.is_quiet_for(Duration::from_millis(100)).await);
+    files.write("acl", "[[rule]]\nuser = 'anna'\nsubscribe = ['d/all/x']\n");
+    sim.until("the new permissions", |sim| sim.count("reloads") == 1)
+        .await;
+    assert!(sim.gateway.add_role(Role::Delivery));
+    assert_eq!(client.next().await, Got::SubAck(1, vec![1, 1]));
+    assert!(client.rest().await.is_empty());
+    assert_eq!(sim.count("connections_revoked"), 1);
 }
