@@ -53,7 +53,8 @@ fuzz_target!(|input: &str| {
     if !text.contains(SECRET) {
         environment.push(("MQTT_GATEWAY_IGGY_PASSWORD", FROM_ENVIRONMENT));
     }
-    let is_kept = is_kept(&text);
+    // An input may have found out the secret, and put it where it is no secret.
+    let is_kept = !input.contains(SECRET) && is_kept(&text);
     let check = |shown: String| {
         assert!(!is_kept || !shown.contains(SECRET), "{shown}");
         assert!(input.contains(FROM_ENVIRONMENT) || !shown.contains(FROM_ENVIRONMENT));
