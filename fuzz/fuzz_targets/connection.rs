@@ -156,7 +156,7 @@ impl Client {
             admitted: Arc::default(),
             refuse: None,
         };
-        let serving = connection::serve(context, read, write, peer);
+        let serving = connection::serve(context, read, write, Box::new(peer));
         let (read, write) = split(ours);
         Self {
             write,

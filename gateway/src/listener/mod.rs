@@ -127,14 +127,14 @@ fn open(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(peer = %address, %error, "TCP_NODELAY not set");
     }
-    let peer = Peer {
+    let peer = Box::new(Peer {
         address,
         listener: door.config.clone(),
         certificate: None,
         deadline: Instant::now() + limits.connect_timeout,
         admitted: Arc::default(),
         refuse,
-    };
+    });
     let (context, tls) = (context.clone(), door.tls.clone());
     connections.tasks.spawn(async move {
         let _counted = counted;
@@ -150,7 +150,7 @@ fn open(
 }
 
 /// Serves the client at the other end of `stream`, in whatever its bytes are wrapped.
-async fn serve(stream: TcpStream, peer: Peer, tls: Option<Arc<Tls>>, context: Arc<Context>) {
+async fn serve(stream: TcpStream, peer: Box<Peer>, tls: Option<Arc<Tls>>, context: Arc<Context>) {
     if tls.is_none() && peer.listener.protocol == Protocol::Mqtt {
         let (read, write) = stream.into_split();
         return connection::serve(context, read, write, peer).await;
@@ -188,10 +188,10 @@ async fn serve(stream: TcpStream, peer: Peer, tls: Option<Arc<Tls>>, context: Ar
 /// Makes the handshakes of the listener.
 async fn unwrap(
     stream: TcpStream,
-    mut peer: Peer,
+    mut peer: Box<Peer>,
     tls: Option<Arc<Tls>>,
     limits: &Limits,
-) -> Result<(Layered, Peer), HandshakeError> {
+) -> Result<(Layered, Box<Peer>), HandshakeError> {
     let (path, admitted) = (peer.listener.path.clone(), peer.admitted.clone());
     let stream = match (peer.listener.protocol, tls) {
         (Protocol::Mqtt, None) => Layered::Tcp(stream),

@@ -53,8 +53,9 @@ enum Ended {
     Told(End),
 }
 
-/// Serves the client at the other end of `read` and `write`.
-pub async fn serve<R, W>(context: Arc<Context>, read: R, write: W, peer: Peer)
+/// Serves the client at the other end of `read` and `write`. What is known of the peer is needed at the beginning only: in
+/// the task itself it would be kept for as long as the connection lives.
+pub async fn serve<R, W>(context: Arc<Context>, read: R, write: W, peer: Box<Peer>)
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,

@@ -125,7 +125,7 @@ impl Refused {
 pub async fn admit<R: AsyncRead + Unpin>(
     context: &Context,
     incoming: &mut Incoming<R>,
-    mut peer: Peer,
+    mut peer: Box<Peer>,
 ) -> Result<Admitted, Refused> {
     let connect = timeout_at(peer.deadline, first_packet(incoming))
         .await

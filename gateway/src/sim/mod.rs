@@ -132,7 +132,7 @@ impl Sim {
             admitted: Arc::default(),
             refuse: None,
         };
-        tokio::spawn(connection::serve(context, read, write, peer));
+        tokio::spawn(connection::serve(context, read, write, Box::new(peer)));
         Client::new(ours)
     }
 
