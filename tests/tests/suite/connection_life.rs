@@ -231,6 +231,12 @@ pub(crate) fn descriptors(process: u32) -> usize {
         .unwrap_or_default()
 }
 
+/// Whether this process may have so many files and sockets open.
+pub(crate) fn may_open_files(count: u64) -> bool {
+    let limit = getrlimit(Resource::Nofile);
+    limit.maximum.is_none_or(|maximum| maximum >= count)
+}
+
 /// Lets this process have as many files and sockets open as the test needs.
 pub(crate) fn allow_open_files(count: u64) {
     let mut limit = getrlimit(Resource::Nofile);
