@@ -37,7 +37,7 @@ use crate::log::{Log, LogError, Target};
 use crate::mapping::{self, LoadError, NotOneTarget, Resolver, RuleId, TopicMap};
 use crate::observe::Counters;
 use crate::rates::Rates;
-use crate::reload::Reload;
+use crate::reload::{AtStart, Reload};
 use crate::session::flaps::Flaps;
 use crate::session::{Context, End, Lines, Sessions};
 use crate::targets::{DEAD_LETTER_PLAN, TargetError, Targets};
@@ -162,7 +162,7 @@ impl Gateway {
                 StartError::NotOneTarget { file, error }
             })?),
         };
-        let (access, doors) = read_access(&config, log.clone()).await?;
+        let (access, doors, at_start) = read_access(&config, log.clone()).await?;
         let mut listeners = Vec::with_capacity(doors.len());
         let mut addresses = Vec::with_capacity(doors.len());
         for door in doors {
@@ -251,7 +251,7 @@ impl Gateway {
             let name = format!("listener {}", door.config.address);
             Some((name, door.tls.clone()?))
         });
-        let reload = Reload::new(gateway.context.clone(), tls.collect());
+        let reload = Reload::new(gateway.context.clone(), tls.collect(), &at_start);
         gateway.spawn(reload.watch());
         let mut listening = Vec::with_capacity(listeners.len());
         for ((listener, door), address) in listeners.into_iter().zip(&gateway.addresses) {
@@ -456,9 +456,10 @@ async fn read_map(config: &Config) -> Result<TopicMap, StartError> {
 async fn read_access(
     config: &Config,
     log: Arc<dyn Log>,
-) -> Result<(Access, Vec<Door>), StartError> {
+) -> Result<(Access, Vec<Door>, AtStart), StartError> {
     let config = config.clone();
     let read = spawn_blocking(move || {
+        let at_start = AtStart::look(&config);
         let access =
             Access::load(&config.access, &config.limits, log).map_err(StartError::Access)?;
         let doors = config.listeners().into_iter().map(|listener| {
@@ -473,7 +474,7 @@ async fn read_access(
                 tls: tls.map(Arc::new),
             })
         });
-        Ok((access, doors.collect::<Result<_, StartError>>()?))
+        Ok((access, doors.collect::<Result<_, StartError>>()?, at_start))
     });
     read.await.unwrap_or_else(|error| {
         Err(StartError::Access(vec![AccessError::Interrupted(

@@ -8,6 +8,7 @@
 //! remote folders tell nobody. A file counts as changed when its identity, size or times differ; a change of its permissions
 //! is one, too.
 
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::access::{Action, Part};
 use crate::alarms::Alarms;
+use crate::config::{AccessConfig, Config, TlsConfig};
 use crate::listener::tls::Tls;
 use crate::session::{Context, End};
 
@@ -43,23 +45,58 @@ struct Watched {
     seen: Seen,
 }
 
-/// What tells whether files were changed: of each its device, number, size, and times of change; `None` if it is not there.
-type Seen = Vec<Option<[i128; 5]>>;
+/// What tells whether files were changed: what the system says of each; `None` if it is not there.
+type Seen = Vec<Option<Marks>>;
+
+/// Of a file its device, number, size, and times of change.
+type Marks = [i128; 5];
+
+fn marks(file: &Path) -> Option<Marks> {
+    let metadata = std::fs::metadata(file).ok()?;
+    let nanoseconds =
+        |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+    Some([
+        metadata.dev().into(),
+        metadata.ino().into(),
+        metadata.size().into(),
+        nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+        nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+    ])
+}
 
 fn look(files: &[PathBuf]) -> Seen {
-    let one = |file: &PathBuf| {
-        let metadata = std::fs::metadata(file).ok()?;
-        let nanoseconds =
-            |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
-        Some([
-            metadata.dev().into(),
-            metadata.ino().into(),
-            metadata.size().into(),
-            nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-            nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
-        ])
-    };
-    files.iter().map(one).collect()
+    files.iter().map(|file| marks(file)).collect()
+}
+
+/// How all files looked before the gateway read them at its start, which may then wait for Iggy for a while: what changes in
+/// that time is a change, too.
+pub struct AtStart(HashMap<PathBuf, Option<Marks>>);
+
+impl AtStart {
+    /// Looks at every file that `config` names and that may change; blocks on that.
+    pub fn look(config: &Config) -> Self {
+        let access = access_files(&config.access).into_iter();
+        let listeners = config.listener.iter().filter_map(|one| one.tls.as_ref());
+        let files = access
+            .flat_map(|(_, files, _)| files)
+            .chain(listeners.flat_map(TlsConfig::files));
+        Self(files.map(|file| (file.clone(), marks(&file))).collect())
+    }
+
+    fn seen(&self, files: &[PathBuf]) -> Seen {
+        let one = |file| self.0.get(file).copied().flatten();
+        files.iter().map(one).collect()
+    }
+}
+
+/// The files that decide who may do what, with their names for alarms and log lines.
+fn access_files(access: &AccessConfig) -> [(&'static str, Vec<PathBuf>, Part); 3] {
+    let one = |file: &Option<PathBuf>| file.iter().cloned().collect();
+    [
+        ("users_file", one(&access.users_file), Part::Users),
+        ("acl_file", one(&access.acl_file), Part::Acl),
+        ("jwt_key_files", access.jwt.key_files.clone(), Part::Jwt),
+    ]
 }
 
 /// All files of a gateway that may change.
@@ -69,35 +106,28 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// Those of the listeners with TLS, each with its name for log lines, and those that decide who may do what. Looks at
-    /// them; blocks on that.
-    pub fn new(context: Arc<Context>, listeners: Vec<(String, Arc<Tls>)>) -> Self {
-        let mut watched = Vec::new();
-        let mut watch = |name: String, files: Vec<PathBuf>, subject| {
-            if !files.is_empty() {
-                let seen = look(&files);
-                watched.push(Watched {
-                    name,
-                    files,
-                    subject,
-                    seen,
-                });
-            }
-        };
-        for (name, tls) in listeners {
-            let files = tls.files().into_iter().map(Path::to_owned).collect();
-            watch(name, files, Subject::Tls(tls));
+    /// Those of the listeners with TLS, each with its name for log lines, and those that decide who may do what.
+    pub fn new(
+        context: Arc<Context>,
+        listeners: Vec<(String, Arc<Tls>)>,
+        at_start: &AtStart,
+    ) -> Self {
+        let tls = listeners.into_iter();
+        let tls = tls.map(|(name, tls)| (name, tls.files(), Subject::Tls(tls)));
+        let access = access_files(&context.config.access).into_iter();
+        let access =
+            access.map(|(name, files, part)| (name.to_owned(), files, Subject::Access(part)));
+        let all = tls.chain(access).filter(|(_, files, _)| !files.is_empty());
+        let watched = all.map(|(name, files, subject)| Watched {
+            name,
+            seen: at_start.seen(&files),
+            files,
+            subject,
+        });
+        Self {
+            watched: watched.collect(),
+            context,
         }
-        let access = &context.config.access;
-        let one = |file: &Option<PathBuf>| file.iter().cloned().collect::<Vec<_>>();
-        for (name, files, part) in [
-            ("users_file", one(&access.users_file), Part::Users),
-            ("acl_file", one(&access.acl_file), Part::Acl),
-            ("jwt_key_files", access.jwt.key_files.clone(), Part::Jwt),
-        ] {
-            watch(name.to_owned(), files, Subject::Access(part));
-        }
-        Self { context, watched }
     }
 
     /// Looks at the files now and then, and reads all of them on SIGHUP, for as long as it is polled.

@@ -291,13 +291,7 @@ impl Gathering<'_> {
         }
         for listener in &config.listener {
             let Some(tls) = &listener.tls else { continue };
-            let authorities = tls.clients.as_ref().map(|clients| &clients.authorities);
-            let files: Vec<PathBuf> = [Some(&tls.certificate), Some(&tls.key), authorities]
-                .into_iter()
-                .flatten()
-                .cloned()
-                .collect();
-            if self.are_here(here, "listener", &files)
+            if self.are_here(here, "listener", &tls.files())
                 && let Err(error) = Tls::load(tls)
             {
                 self.cannot_use(here, "listener", format!("{}: {error}", listener.address));

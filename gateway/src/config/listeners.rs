@@ -45,6 +45,25 @@ pub struct TlsConfig {
     pub clients: Option<ClientCertificates>,
 }
 
+impl TlsConfig {
+    /// The files that it names.
+    pub fn files(&self) -> Vec<PathBuf> {
+        // Without `..`: a new file does not compile until it is watched, too.
+        let Self {
+            certificate,
+            key,
+            minimum: _,
+            clients,
+        } = self;
+        let authorities = clients.iter().map(|clients| &clients.authorities);
+        [certificate, key]
+            .into_iter()
+            .chain(authorities)
+            .cloned()
+            .collect()
+    }
+}
+
 /// What is asked of the certificates of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificates {

@@ -114,18 +114,8 @@ impl Tls {
     }
 
     /// The files that it is made of.
-    pub fn files(&self) -> Vec<&Path> {
-        let TlsConfig {
-            certificate,
-            key,
-            minimum: _,
-            clients,
-        } = &self.files;
-        let clients = clients.iter().map(|clients| clients.authorities.as_path());
-        [certificate.as_path(), key.as_path()]
-            .into_iter()
-            .chain(clients)
-            .collect()
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.files()
     }
 
     /// When its certificate stops being valid; `None` if it does not say so legibly.

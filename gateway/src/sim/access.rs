@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
@@ -406,4 +407,28 @@ async fn a_subscription_that_was_allowed_before_the_permissions_changed_and_come
     assert_eq!(client.next().await, Got::SubAck(1, vec![1, 1]));
     assert!(client.rest().await.is_empty());
     assert_eq!(sim.count("connections_revoked"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b70_a_file_that_changes_while_the_start_waits_for_iggy_is_read_anew() {
+    let files = Files::new();
+    let users = files.users(&[("anna", "old")]);
+    let log = Arc::new(MemoryLog::new());
+    log.set_outage(true);
+    let map = "default_stream = 's'\ndefault_topic = 't'\n";
+    let starting = Sim::start(map, log.clone(), log.clone(), |config| {
+        methods(config, &[Method::Users]);
+        config.access.users_file = Some(users);
+    });
+    let changing = async {
+        // The files are read first, and the clock stands still meanwhile.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        files.users(&[("anna", "new")]);
+        log.set_outage(false);
+    };
+    let (sim, ()) = tokio::join!(starting, changing);
+    sim.until("the file is read anew", |sim| sim.count("reloads") == 1)
+        .await;
+    assert_eq!(code(&sim, &connect_as("a", "anna", Some(b"new"))).await, 0);
+    assert_eq!(code(&sim, &connect_as("a", "anna", Some(b"old"))).await, 4);
 }
