@@ -29,34 +29,33 @@ impl Alarms {
     /// `name` is not as it should be.
     pub fn raise(&self, name: &str, text: String, now: Instant) {
         let mut all = self.0.lock();
-        let known = all.get_mut(name);
-        let is_news = match known {
-            Some(alarm) if alarm.text == text => {
-                let is_due = now.duration_since(alarm.said) >= REPEAT;
-                if is_due {
-                    alarm.said = now;
-                }
-                is_due
-            }
-            Some(alarm) => {
-                alarm.text.clone_from(&text);
-                alarm.said = now;
-                true
-            }
-            None => {
-                let alarm = Alarm {
-                    text: text.clone(),
-                    since: now,
-                    said: now,
-                };
-                all.insert(name.to_owned(), alarm);
-                true
-            }
-        };
-        drop(all);
-        if is_news {
-            tracing::error!(alarm = name, "{text}");
+        if all.get(name).is_some_and(|alarm| alarm.text == text) {
+            return;
         }
+        tracing::error!(alarm = name, "{text}");
+        let since = all.get(name).map_or(now, |alarm| alarm.since);
+        let alarm = Alarm {
+            text,
+            since,
+            said: now,
+        };
+        all.insert(name.to_owned(), alarm);
+    }
+
+    /// Says again which alarms stand, those of which nothing was said for ten minutes. To be called now and then; gives how
+    /// many were said.
+    pub fn repeat(&self, now: Instant) -> usize {
+        let mut all = self.0.lock();
+        let due = all
+            .iter_mut()
+            .filter(|(_, alarm)| now.duration_since(alarm.said) >= REPEAT);
+        let mut count = 0;
+        for (name, alarm) in due {
+            tracing::error!(alarm = name, "still: {}", alarm.text);
+            alarm.said = now;
+            count += 1;
+        }
+        count
     }
 
     /// `name` is as it should be.
@@ -92,6 +91,15 @@ mod tests {
             .collect();
         assert_eq!(texts, [("acl_file", "empty"), ("users_file", "line 4")]);
         assert!(standing.iter().all(|(_, alarm)| alarm.since == start));
+        let half = REPEAT / 2;
+        assert_eq!(alarms.repeat(start + half), 0);
+        assert_eq!(
+            alarms.repeat(start + REPEAT),
+            1,
+            "of the other something was said just now"
+        );
+        assert_eq!(alarms.repeat(start + REPEAT + half), 0);
+        assert_eq!(alarms.repeat(start + 2 * REPEAT), 2);
         alarms.clear("users_file");
         alarms.clear("never raised");
         assert_eq!(alarms.standing().len(), 1);

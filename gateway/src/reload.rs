@@ -157,6 +157,7 @@ impl Reload {
                     self.pass(all);
                 }
                 self.check_expiry(SystemTime::now());
+                self.context.alarms.repeat(Instant::now());
                 self
             });
             match passed.await {
@@ -266,5 +267,27 @@ fn end_not_allowed(context: &Context) {
         if !topics.iter().all(&mut allows) {
             live.end.end(End::SubscriptionNotAllowed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_certificate_raises_an_alarm_from_two_weeks_before_its_end_until_it_is_renewed() {
+        let (alarms, end) = (Alarms::default(), SystemTime::now());
+        let day = Duration::from_secs(86_400);
+        let text = |now| {
+            check_expiry(&alarms, "listener x", Some(end), now);
+            let standing = alarms.standing();
+            standing.into_iter().map(|(_, alarm)| alarm.text).next()
+        };
+        assert_eq!(text(end - 15 * day), None);
+        assert!(text(end - 13 * day).is_some_and(|text| text.contains("13 more days")));
+        assert!(text(end + day).is_some_and(|text| text.contains("not valid any more")));
+        assert_eq!(text(end - 90 * day), None, "renewed");
+        check_expiry(&alarms, "listener x", None, end);
+        assert!(alarms.standing().is_empty());
     }
 }

@@ -108,11 +108,11 @@ fn ten_thousand_connections_with_garbage_cost_little_and_a_client_that_publishes
         assert!((1..=20 + seconds + 1).contains(&lines), "{lines} of {kind}");
     }
     assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
-    thread::sleep(Duration::from_millis(1_100));
-    let mut last = RawClient::open(gateway);
-    last.send(&packet::packet(0x10, b"x"));
-    last.expect_closed(PROMPT);
     wait::until("a line that says how many were left out", PATIENCE, || {
+        // The next one that is written says it.
+        let mut next = RawClient::open(gateway);
+        next.send(&packet::packet(0x10, b"x"));
+        next.expect_closed(PROMPT);
         let log = deployment.host.process().output_since(mark);
         let left_out = |line: &str| line.contains("left_out=") && !line.contains("left_out=0");
         log.lines().any(left_out)
