@@ -6,42 +6,42 @@
 //! and a little.
 
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Access, AccessError};
 use crate::alarms::Alarms;
-use crate::backoff::Backoff;
-use crate::config::{Config, ListenerConfig, Method, OnUnstorable, Produce};
+use crate::config::{Config, OnUnstorable, Produce};
 use crate::delivery::evict::{Clients, evict};
 use crate::delivery::{Delivery, Eviction, Outbox};
 use crate::health::{self, Health};
 use crate::ingest::runtime::{self, Batches};
 use crate::ingest::{self, Histories, Ingest};
 use crate::limited::Limited;
-use crate::listener::tls::{Tls, TlsError};
-use crate::listener::{self, Connections, Door};
+use crate::listener::{self, Connections};
 use crate::log::appends::Appends;
 use crate::log::iggy::{IggyLog, IggyLogConfig};
-use crate::log::{Log, LogError, Target};
-use crate::mapping::{self, LoadError, NotOneTarget, Resolver, RuleId, TopicMap};
+use crate::log::{Log, Target};
+use crate::mapping::{Resolver, RuleId, TopicMap};
 use crate::observe::Counters;
 use crate::rates::Rates;
-use crate::reload::{AtStart, Reload};
+use crate::reload::Reload;
 use crate::session::flaps::Flaps;
 use crate::session::{Context, End, Lines, Sessions};
-use crate::targets::{DEAD_LETTER_PLAN, TargetError, Targets};
+use crate::targets::{DEAD_LETTER_PLAN, Targets};
 use crate::topology;
+
+mod start;
+
+pub use start::StartError;
+
+use start::{read_access, read_map, warn_of_open_doors, with_patience};
 
 /// What stopping takes beyond `shutdown_grace` at most, for each of its steps.
 const STOP_SLACK: Duration = Duration::from_secs(1);
@@ -62,55 +62,6 @@ impl fmt::Display for Role {
             Self::Delivery => "delivery (sink)",
         })
     }
-}
-
-/// Why a gateway does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// There is no topic map.
-    #[error("{0}")]
-    Map(#[from] LoadError),
-    /// The connectors runtime cannot store where the topic map says.
-    #[error("produce = \"runtime\" does not fit the topic map {}: {error}; mend them, or set produce = \"client\"", file.display())]
-    NotOneTarget {
-        /// The topic map's file.
-        file: PathBuf,
-        /// Why.
-        error: NotOneTarget,
-    },
-    /// The files of a listener with TLS cannot be used.
-    #[error("listener {address}: {error}")]
-    Tls {
-        /// The listener's address.
-        address: SocketAddr,
-        /// Why not.
-        error: Box<TlsError>,
-    },
-    /// The files that say who may come in, and what they may, cannot be used.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Access(Vec<AccessError>),
-    /// A listener cannot be bound.
-    #[error("listen: {address}: {error}; stop what uses the port, or choose another")]
-    Listen {
-        /// As configured.
-        address: SocketAddr,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// Iggy cannot be used.
-    #[error("{0}")]
-    Log(#[from] LogError),
-    /// Iggy was not reached in time.
-    #[error("{error} (waited iggy_start_timeout = {waited:?})")]
-    IggyAway {
-        /// The last reason.
-        error: Box<StartError>,
-        /// How long it was tried.
-        waited: Duration,
-    },
-    /// A topic that the map names is not there.
-    #[error("{0}")]
-    Target(#[from] TargetError),
 }
 
 /// See the module.
@@ -428,105 +379,5 @@ impl Clients for LiveClients {
 
     fn delivery(&self) -> Option<Arc<Delivery>> {
         self.0.delivery.load_full()
-    }
-}
-
-/// Reads the map away from the runtime's threads: a large one takes seconds to compile.
-async fn read_map(config: &Config) -> Result<TopicMap, StartError> {
-    let path = config.topic_map.clone();
-    let map = spawn_blocking(move || mapping::load(&path))
-        .await
-        .map_err(io::Error::other)
-        .map_err(|error| LoadError::Unreadable {
-            path: config.topic_map.clone(),
-            error,
-        })??;
-    let warnings = map.warnings();
-    for warning in warnings {
-        tracing::warn!("{warning}");
-    }
-    if !warnings.is_empty() {
-        let file = config.topic_map.display();
-        tracing::warn!(warnings = warnings.len(), %file, "the topic map has warnings");
-    }
-    Ok(map)
-}
-
-/// Reads what decides who may come in, away from the runtime's threads.
-async fn read_access(
-    config: &Config,
-    log: Arc<dyn Log>,
-) -> Result<(Access, Vec<Door>, AtStart), StartError> {
-    let config = config.clone();
-    let read = spawn_blocking(move || {
-        let at_start = AtStart::look(&config);
-        let access =
-            Access::load(&config.access, &config.limits, log).map_err(StartError::Access)?;
-        let doors = config.listeners().into_iter().map(|listener| {
-            let tls = listener.tls.as_ref().map(Tls::load).transpose();
-            let address = listener.address;
-            let tls = tls.map_err(|error| StartError::Tls {
-                address,
-                error: Box::new(error),
-            })?;
-            Ok(Door {
-                config: Arc::new(listener),
-                tls: tls.map(Arc::new),
-            })
-        });
-        Ok((access, doors.collect::<Result<_, StartError>>()?, at_start))
-    });
-    read.await.unwrap_or_else(|error| {
-        Err(StartError::Access(vec![AccessError::Interrupted(
-            error.to_string(),
-        )]))
-    })
-}
-
-/// Says in the log what strangers could do. The operator wanted it, but may not have thought of it.
-fn warn_of_open_doors(listener: &ListenerConfig) {
-    if listener.address.ip().is_loopback() {
-        return;
-    }
-    let address = listener.address;
-    if listener.authentication.has(Method::Anonymous) {
-        tracing::warn!(%address, "everyone who reaches this listener is let in (authentication has \"anonymous\")");
-    }
-    if listener.tls.is_none() && listener.authentication.take_passwords() {
-        tracing::warn!(%address, "passwords and tokens come to this listener in the clear; use TLS, or let something before it speak TLS");
-    }
-}
-
-impl StartError {
-    fn is_transient(&self) -> bool {
-        match self {
-            Self::Log(error) => error.is_transient(),
-            Self::Target(error) => error.is_transient(),
-            _ => false,
-        }
-    }
-}
-
-/// Asks Iggy until it answers, for at most `patience`. A refusal that no waiting changes ends it at once.
-async fn with_patience<F>(patience: Duration, ask: impl Fn() -> F) -> Result<(), StartError>
-where
-    F: Future<Output = Result<(), StartError>>,
-{
-    let deadline = Instant::now() + patience;
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
-    loop {
-        let error = match timeout_at(deadline, ask()).await {
-            Ok(Err(error)) if error.is_transient() => error,
-            Ok(answered) => return answered,
-            Err(_) => LogError::Timeout(patience).into(),
-        };
-        let pause = backoff.next_pause();
-        if Instant::now() + pause >= deadline {
-            return Err(StartError::IggyAway {
-                error: Box::new(error),
-                waited: patience,
-            });
-        }
-        sleep(pause).await;
     }
 }

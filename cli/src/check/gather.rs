@@ -5,12 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use mqtt_gateway::access;
 use mqtt_gateway::access::acl::{self, Acl};
 use mqtt_gateway::access::files::{self, FileError};
 use mqtt_gateway::access::users::{self, Users, UsersError};
-use mqtt_gateway::config::{self, Config, Place, Produce};
-use mqtt_gateway::listener::tls::Tls;
+use mqtt_gateway::config::{self, Place, Produce};
 use mqtt_gateway::mapping::{Located, NotOneTarget, TopicMap};
 use toml::de::{DeTable, Error as TomlError};
 
@@ -31,7 +29,7 @@ pub(super) fn gather(files: &[PathBuf], kind: Option<Kind>, environment: &Enviro
     gathering.report()
 }
 
-struct Gathering<'a> {
+pub(super) struct Gathering<'a> {
     environment: &'a Environment,
     /// With what tells whether two names are one file's.
     files: Vec<(PathBuf, FileReport)>,
@@ -52,7 +50,7 @@ impl Gathering<'_> {
     }
 
     /// The report of the file.
-    fn entry(&mut self, path: &Path, kind: Option<Kind>) -> &mut FileReport {
+    pub(super) fn entry(&mut self, path: &Path, kind: Option<Kind>) -> &mut FileReport {
         let identity = file::identity(path);
         let known = self.files.iter().position(|(known, _)| *known == identity);
         let at = known.unwrap_or_else(|| {
@@ -160,7 +158,7 @@ impl Gathering<'_> {
     }
 
     /// `recognised` is what the file looks like.
-    fn acl(&mut self, path: &Path, text: &str, recognised: Option<Kind>) {
+    pub(super) fn acl(&mut self, path: &Path, text: &str, recognised: Option<Kind>) {
         if self.known(path).is_some() {
             return;
         }
@@ -181,7 +179,7 @@ impl Gathering<'_> {
         }
     }
 
-    fn users(&mut self, path: &Path, text: &str) {
+    pub(super) fn users(&mut self, path: &Path, text: &str) {
         if self.known(path).is_some() {
             return;
         }
@@ -267,80 +265,6 @@ impl Gathering<'_> {
                 self.fit_for_the_runtime(&here, &map);
             }
         }
-    }
-
-    /// The files that decide who may come in, and what they may, as far as they are on this machine.
-    fn access_of(&mut self, here: &Here<'_>, config: &Config) {
-        let access = &config.access;
-        if let Some(file) = &access.users_file
-            && let Some(text) = self.text_of(here, "users_file", file)
-        {
-            self.users(file, &text);
-        }
-        if let Some(file) = &access.acl_file
-            && let Some(text) = self.text_of(here, "acl_file", file)
-        {
-            self.acl(file, &text, Some(Kind::Acl));
-        }
-        let keys = &access.jwt.key_files;
-        if !keys.is_empty()
-            && self.are_here(here, "jwt_key_files", keys)
-            && let Err(error) = access::load_jwt(access)
-        {
-            self.cannot_use(here, "jwt_key_files", error.to_string());
-        }
-        for listener in &config.listener {
-            let Some(tls) = &listener.tls else { continue };
-            if self.are_here(here, "listener", &tls.files())
-                && let Err(error) = Tls::load(tls)
-            {
-                self.cannot_use(here, "listener", format!("{}: {error}", listener.address));
-            }
-        }
-    }
-
-    /// The text of a file that the configuration names under `key`. None of one that is not here, or not text; both are said.
-    fn text_of(&mut self, here: &Here<'_>, key: &str, path: &Path) -> Option<String> {
-        if !self.are_here(here, key, &[path.to_owned()]) {
-            return None;
-        }
-        match file::read(path) {
-            Ok(text) => Some(text),
-            Err(reason) => {
-                self.cannot_use(here, key, format!("{} {reason}", file::shown(path)));
-                None
-            }
-        }
-    }
-
-    /// Whether the files are on this machine. It may not be that of the gateway, so one that is not is a note.
-    fn are_here(&mut self, here: &Here<'_>, key: &str, files: &[PathBuf]) -> bool {
-        let missing = files
-            .iter()
-            .find(|file| !file.try_exists().unwrap_or(false));
-        if let Some(missing) = missing {
-            let message = format!(
-                "{} is not on this machine: not checked",
-                file::shown(missing)
-            );
-            self.about(here, Level::Note, key, message);
-        }
-        missing.is_none()
-    }
-
-    fn cannot_use(&mut self, here: &Here<'_>, key: &str, message: String) {
-        self.about(here, Level::Error, key, message);
-    }
-
-    fn about(&mut self, here: &Here<'_>, level: Level, key: &str, message: String) {
-        let (path, kind, place) = here.file_with(key);
-        self.entry(&path, Some(kind)).add(Problem {
-            level,
-            line: place.map(|(line, _)| line),
-            column: place.map(|(_, column)| column),
-            key: key.to_owned(),
-            ..whole_file(message)
-        });
     }
 
     /// The topic map that a configuration names.
@@ -454,7 +378,7 @@ impl Gathering<'_> {
 }
 
 /// The file that is being checked.
-struct Here<'a> {
+pub(super) struct Here<'a> {
     path: &'a Path,
     kind: Kind,
     text: &'a str,
@@ -469,7 +393,7 @@ impl Here<'_> {
     }
 
     /// The file that has the key, and where; this one, if none has.
-    fn file_with(&self, key: &str) -> (PathBuf, Kind, Option<(usize, usize)>) {
+    pub(super) fn file_with(&self, key: &str) -> (PathBuf, Kind, Option<(usize, usize)>) {
         let here = self.place_of(key);
         let there = || {
             let file = self.gateway_file?;
@@ -484,14 +408,14 @@ impl Here<'_> {
 
 impl FileReport {
     /// Two connectors may name the same gateway file: what is said already is not repeated.
-    fn add(&mut self, problem: Problem) {
+    pub(super) fn add(&mut self, problem: Problem) {
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
     }
 }
 
-fn whole_file(message: String) -> Problem {
+pub(super) fn whole_file(message: String) -> Problem {
     Problem {
         level: Level::Error,
         line: None,

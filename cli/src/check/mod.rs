@@ -3,6 +3,7 @@
 //! What always holds: what is said about a topic map comes from [`TopicMap::compile`](mqtt_gateway::mapping::TopicMap),
 //! what is said about a configuration from [`Config::load`](mqtt_gateway::config::Config); here it is collected and shown.
 
+mod access;
 mod gather;
 mod print;
 mod report;
