@@ -30,6 +30,7 @@ pub mod report;
 pub mod session;
 #[cfg(test)]
 mod sim;
+pub mod status;
 pub mod targets;
 pub mod topology;
 pub mod wire;
