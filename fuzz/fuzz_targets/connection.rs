@@ -238,6 +238,7 @@ async fn run(input: &Input<'_>) {
     let environment = [
         ("MQTT_GATEWAY_IGGY_PASSWORD", "secret"),
         ("MQTT_GATEWAY_AUTHENTICATION", "anonymous"),
+        ("MQTT_GATEWAY_HTTP_LISTEN", ""),
     ];
     let mut config = Config::load(&json!({}), environment).expect("a configuration");
     config.listen.clear();

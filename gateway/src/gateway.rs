@@ -21,6 +21,7 @@ use crate::config::{Config, OnUnstorable, Produce};
 use crate::delivery::evict::{Clients, evict};
 use crate::delivery::{Delivery, Eviction, Outbox};
 use crate::health::{self, Health};
+use crate::http::{Actions, Http};
 use crate::ingest::runtime::{self, Batches};
 use crate::ingest::{self, Histories, Ingest};
 use crate::limited::Limited;
@@ -34,6 +35,7 @@ use crate::rates::Rates;
 use crate::reload::Reload;
 use crate::session::flaps::Flaps;
 use crate::session::{Context, End, Lines, Sessions};
+use crate::status::Observer;
 use crate::targets::{DEAD_LETTER_PLAN, Targets};
 use crate::topology;
 
@@ -41,7 +43,7 @@ mod start;
 
 pub use start::StartError;
 
-use start::{read_access, read_map, warn_of_open_doors, with_patience};
+use start::{read_access, read_map, read_token, warn_of_open_doors, with_patience};
 
 /// What stopping takes beyond `shutdown_grace` at most, for each of its steps.
 const STOP_SLACK: Duration = Duration::from_secs(1);
@@ -75,6 +77,7 @@ pub struct Gateway {
     batches: Mutex<Option<Batches>>,
     connections: Connections,
     addresses: Vec<SocketAddr>,
+    http: Arc<Http>,
     /// Accepting and watching.
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -114,6 +117,7 @@ impl Gateway {
             })?),
         };
         let (access, doors, at_start) = read_access(&config, log.clone()).await?;
+        let token = read_token(&config).await?;
         let mut listeners = Vec::with_capacity(doors.len());
         let mut addresses = Vec::with_capacity(doors.len());
         for door in doors {
@@ -173,8 +177,12 @@ impl Gateway {
             stopping: CancellationToken::new(),
             config,
         });
+        let observer = Observer::new(context.clone());
+        let actions = Arc::new(RemoteActions);
+        let http = Http::new(&context.config.http, token, observer.clone(), actions);
         let gateway = Arc::new(Self {
             context,
+            http: http.clone(),
             log,
             appends: Arc::default(),
             runtime_target,
@@ -185,6 +193,10 @@ impl Gateway {
             stop: CancellationToken::new(),
             roles: Mutex::default(),
         });
+        gateway.spawn(observer.record());
+        for (address, bound) in http.bind() {
+            gateway.spawn(http.clone().serve(address, bound));
+        }
         gateway.spawn(health::watch(
             gateway.context.health.clone(),
             gateway.log.clone(),
@@ -249,6 +261,11 @@ impl Gateway {
     /// Where it listens, in the order of the configuration; with the real ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where it answers operators now, with the real ports.
+    pub fn http_addresses(&self) -> Vec<SocketAddr> {
+        self.http.addresses()
     }
 
     /// What it has counted.
@@ -362,6 +379,20 @@ impl Gateway {
         }
         self.log.close().await;
         tracing::info!(gateway = self.context.config.name, "MQTT gateway stopped");
+    }
+}
+
+/// What operators can ask for over HTTP.
+struct RemoteActions;
+
+#[async_trait::async_trait]
+impl Actions for RemoteActions {
+    async fn reload(&self) -> serde_json::Value {
+        serde_json::Value::Array(Vec::new())
+    }
+
+    async fn set_open(&self, address: SocketAddr, _open: bool) -> Result<(), String> {
+        Err(format!("{address} cannot be drained alone yet"))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::log::{Log, LogError};
@@ -16,13 +17,17 @@ pub struct Health {
     origin: Instant,
     /// Since when Iggy has been away, in milliseconds after `origin` and plus 1; 0 while it answers.
     away_since: AtomicU64,
+    /// When it was asked last, in milliseconds after `origin`.
+    asked: AtomicU64,
+    /// Why it did not answer, while it does not.
+    error: Mutex<Option<String>>,
 }
 
 /// How often Iggy is asked while it answers, and while it does not.
-const INTERVAL: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_AWAY: Duration = Duration::from_millis(500);
 /// An Iggy that takes longer than this to answer a ping is away for those who want to come in.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Health {
     /// Iggy answered now.
@@ -30,6 +35,8 @@ impl Health {
         Self {
             origin: now,
             away_since: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            error: Mutex::default(),
         }
     }
 
@@ -43,13 +50,32 @@ impl Health {
         )
     }
 
+    /// How long ago Iggy was asked last.
+    pub fn age(&self) -> Duration {
+        let asked = Duration::from_millis(self.asked.load(Ordering::Relaxed));
+        self.origin.elapsed().saturating_sub(asked)
+    }
+
+    /// Why Iggy did not answer, while it does not.
+    pub fn error(&self) -> Option<String> {
+        self.error.lock().clone()
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+    }
+
     fn answered(&self) {
+        self.asked.store(self.now(), Ordering::Relaxed);
+        *self.error.lock() = None;
         self.away_since.store(0, Ordering::Relaxed);
     }
 
-    fn failed(&self) {
+    fn failed(&self, error: String) {
+        let now = self.now();
+        self.asked.store(now, Ordering::Relaxed);
+        *self.error.lock() = Some(error);
         if self.away_since.load(Ordering::Relaxed) == 0 {
-            let now = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
             self.away_since.store(now + 1, Ordering::Relaxed);
         }
     }
@@ -71,7 +97,7 @@ pub async fn watch(health: Arc<Health>, log: Arc<dyn Log>) {
                 if health.away_for().is_none() {
                     tracing::warn!(%error, "Iggy does not answer; established connections stay, publishes wait");
                 }
-                health.failed();
+                health.failed(error.to_string());
                 sleep(INTERVAL_AWAY).await;
             }
         }

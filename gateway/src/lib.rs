@@ -3,7 +3,7 @@
 //!
 //! In the order in which a message meets them: [`listener`] → [`wire`] → [`session`] → [`mapping`] → [`ingest`] /
 //! [`delivery`] → [`log`]; beside them [`config`], [`access`], [`report`], [`observe`], [`health`], [`alarms`], [`reload`] and
-//! [`targets`]. A module uses only what stands
+//! [`targets`], and for operators [`status`], [`metrics`] and [`http`], which look at all of it and which nothing knows. A module uses only what stands
 //! to its right: `ingest` and `delivery` answer a session through a ticket and an outbox, and never call it. [`gateway`]
 //! puts them together, [`attach`](mod@attach) is how connectors share one.
 
@@ -16,11 +16,13 @@ pub mod delivery;
 pub mod gateway;
 pub mod health;
 pub mod host;
+pub mod http;
 pub mod ingest;
 pub mod limited;
 pub mod listener;
 pub mod log;
 pub mod mapping;
+pub mod metrics;
 pub mod mqtt;
 pub mod observe;
 pub mod pace;

@@ -4,7 +4,7 @@
 //! says so, and never beyond the map's bounds; what Iggy says is remembered until someone finds it to be wrong
 //! ([`Targets::forget`]). Ingest and delivery share one [`Targets`], so that both see the same partition count (M4).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -112,6 +112,8 @@ pub struct Targets {
     counters: Arc<Counters>,
     bounds: Bounds,
     on_weak_durability: OnWeakDurability,
+    /// Those that promise less than their rules ask for.
+    weak: Mutex<BTreeSet<Target>>,
     /// Those that the map or the configuration names itself: they do not count against the bounds.
     constant: HashSet<Target>,
     known: RwLock<HashMap<Target, TopicInfo>>,
@@ -139,6 +141,7 @@ impl Targets {
             bounds: map.bounds(),
             constant: of_map.chain([config.dead_letter.clone()]).collect(),
             on_weak_durability: config.on_weak_durability,
+            weak: Mutex::default(),
             known: RwLock::default(),
             forgotten: Mutex::default(),
             news: Mutex::default(),
@@ -236,6 +239,11 @@ impl Targets {
         }
     }
 
+    /// Topics that are used although they promise less than their rules ask for.
+    pub fn weak(&self) -> Vec<Target> {
+        self.weak.lock().iter().cloned().collect()
+    }
+
     /// All topics that are known to exist.
     pub fn all_known(&self) -> Vec<Target> {
         self.known.read().keys().cloned().collect()
@@ -250,6 +258,7 @@ impl Targets {
     ) -> Result<(), TargetError> {
         let found = match (plan.spec.durability, info.durability) {
             (Durability::Commit, _) | (Durability::Persisted, Some(Durability::Persisted)) => {
+                self.weak.lock().remove(target);
                 return Ok(());
             }
             (Durability::Persisted, Some(Durability::Commit)) => "commit",
@@ -263,6 +272,7 @@ impl Targets {
         match self.on_weak_durability {
             OnWeakDurability::Refuse => Err(weak),
             OnWeakDurability::Warn => {
+                self.weak.lock().insert(target.clone());
                 self.counters.weak_targets.increment();
                 tracing::warn!("{weak}");
                 Ok(())

@@ -32,6 +32,7 @@ pub struct Deployment {
     /// The test's files.
     pub files: Files,
     stream: String,
+    http: SocketAddr,
     _folder: TempDir,
 }
 
@@ -79,6 +80,11 @@ impl Deployment {
     /// Where MQTT clients connect.
     pub fn mqtt(&self) -> SocketAddr {
         self.host.mqtt()
+    }
+
+    /// Where the gateway answers operators.
+    pub fn http(&self) -> SocketAddr {
+        self.http
     }
 
     /// A raw client that is connected.
@@ -302,6 +308,9 @@ impl Builder {
             // As the shipped file has it, the runtime's producer is for the map's default topic.
             files.set_producer(config::SOURCE, &stream, "rest");
         }
+        // In the file, because a second gateway in the same process takes another.
+        let http = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        files.set(config::GATEWAY, &["http_listen"], http.to_string());
         for (key, value) in self.gateway {
             let key: Vec<&str> = key.iter().map(String::as_str).collect();
             files.set(config::GATEWAY, &key, value);
@@ -351,6 +360,7 @@ impl Builder {
             iggy,
             files,
             stream,
+            http,
             _folder: folder,
         }
     }

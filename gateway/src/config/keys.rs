@@ -30,6 +30,7 @@ pub(super) fn slots(config: &mut Config) -> Vec<(&'static str, Slot<'_>)> {
         listen,
         listener: _,
         access,
+        http,
         topic_map,
         headers,
         ingest,
@@ -62,6 +63,11 @@ pub(super) fn slots(config: &mut Config) -> Vec<(&'static str, Slot<'_>)> {
         issuer: jwt_issuer,
         audience: jwt_audience,
     } = jwt;
+    let super::HttpConfig {
+        listen: http_listen,
+        token_file: http_token_file,
+        users: http_users,
+    } = http;
     let super::IggyConfig {
         address,
         username,
@@ -86,6 +92,9 @@ pub(super) fn slots(config: &mut Config) -> Vec<(&'static str, Slot<'_>)> {
         ),
         ("jwt_issuer", Slot::OptionalText(jwt_issuer)),
         ("jwt_audience", Slot::OptionalText(jwt_audience)),
+        ("http_listen", Slot::AnyListen(http_listen)),
+        ("http_token_file", Slot::OptionalFile(http_token_file)),
+        ("http_users", Slot::Users(http_users)),
         ("topic_map", Slot::File(topic_map)),
         ("headers", Slot::Headers(headers)),
         ("produce", Slot::Choice(produce)),

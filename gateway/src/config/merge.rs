@@ -12,6 +12,7 @@ use super::keys::{self, CONFIG, LISTENER, PASSWORD, PASSWORD_FILE};
 use super::listeners;
 use super::methods::Method;
 use super::problem::{ConfigError, Place, Problem};
+use super::secret::read_secret_file;
 use super::sources::{self, Entry, Layer, Origin};
 use super::value::{self, Fault, MAX_CREDENTIAL};
 use super::{Config, Secret};
@@ -216,6 +217,7 @@ impl Draft {
             });
             self.problems.extend(placed);
             self.finish_access();
+            self.finish_http();
         }
         match self.problems.is_empty() {
             true => Ok(self.config),
@@ -327,6 +329,26 @@ impl Draft {
         }
     }
 
+    /// Whether those who may look at the gateway can show who they are. For complete sources.
+    fn finish_http(&mut self) {
+        let (http, methods) = (&self.config.http, &self.config.access.authentication);
+        let open = http
+            .listen
+            .iter()
+            .find(|address| !address.ip().is_loopback());
+        if let Some(address) = open
+            && !http.is_protected()
+        {
+            let reason = format!(
+                "everyone who reaches {address} could read what the gateway does, and drain its listeners; give http_token_file or http_users, or listen at 127.0.0.1 only"
+            );
+            self.contradiction("http_listen", reason);
+        } else if !http.users.is_empty() && !methods.take_passwords() {
+            let reason = "nobody could show who they are, because authentication asks no listener's clients for passwords; add \"users\", \"iggy\" or \"jwt\" to it, or give http_token_file instead";
+            self.contradiction("http_users", reason.to_owned());
+        }
+    }
+
     /// Reports what is wrong at the place where `key` was given.
     fn contradiction(&mut self, key: &'static str, reason: String) {
         let place = self.places.get(key).cloned();
@@ -379,15 +401,11 @@ fn problem(fault: Fault, entry: &Entry) -> Problem {
     }
 }
 
-/// The password in a file, without the end of the line that editors and `echo` put behind it.
+/// The password in a file.
 fn password_in(path: &Path) -> Result<Secret, String> {
-    const MAX_FILE_BYTES: u64 = 4_096;
-    let bytes = sources::read_regular(path, MAX_FILE_BYTES)?;
-    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
-    let text = text.trim_end_matches(['\r', '\n']);
-    match text.len() {
-        0 => Err("it is empty".to_owned()),
-        1..=MAX_CREDENTIAL => Ok(Secret::new(text)),
+    let secret = read_secret_file(path)?;
+    match secret.expose().len() {
+        0..=MAX_CREDENTIAL => Ok(secret),
         bytes => Err(format!(
             "it has {bytes} bytes; Iggy takes at most {MAX_CREDENTIAL}"
         )),

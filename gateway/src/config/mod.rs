@@ -34,7 +34,7 @@ pub use limits::{BrokenRelation, Limits};
 pub use listeners::{ClientCertificates, ListenerConfig, TlsConfig};
 pub use methods::{Method, Methods};
 pub use problem::{ConfigError, Place, Problem};
-pub use secret::Secret;
+pub use secret::{Secret, read_secret_file};
 
 /// What one gateway is made from. The source and the sink that name the same gateway must agree on all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct Config {
     pub listener: Vec<ListenerConfig>,
     /// Who may come in, and what they may.
     pub access: AccessConfig,
+    /// Where operators and their tools look.
+    pub http: HttpConfig,
     /// The file with the topic map; absolute or relative to the working directory.
     pub topic_map: PathBuf,
     /// Which headers a stored message carries beside its topic.
@@ -90,6 +92,24 @@ pub struct AccessConfig {
     pub acl_file: Option<PathBuf>,
     /// How JSON web tokens are checked.
     pub jwt: JwtKeys,
+}
+
+/// The HTTP address for operators: metrics, health, status page. None of it is needed to serve devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    /// Where it listens; empty: nowhere.
+    pub listen: Vec<SocketAddr>,
+    /// The file with the token that opens it.
+    pub token_file: Option<PathBuf>,
+    /// Which users of `authentication` it is open to.
+    pub users: Vec<String>,
+}
+
+impl HttpConfig {
+    /// Whether whoever asks has to show something first.
+    pub fn is_protected(&self) -> bool {
+        self.token_file.is_some() || !self.users.is_empty()
+    }
 }
 
 /// How JSON web tokens are checked.
@@ -194,6 +214,11 @@ impl Config {
                     issuer: None,
                     audience: None,
                 },
+            },
+            http: HttpConfig {
+                listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 9883))],
+                token_file: None,
+                users: Vec::new(),
             },
             topic_map: PathBuf::from("topic-map.toml"),
             headers: HeaderSet::ALL,

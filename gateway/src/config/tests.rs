@@ -147,7 +147,8 @@ fn every_key_can_be_given_in_every_source() {
         use super::value::Slot;
         let value = match slot {
             Slot::Name(_) | Slot::Credential(_) | Slot::File(_) => json!("other"),
-            Slot::Listen(_) => json!("127.0.0.2:1884"),
+            Slot::Listen(_) | Slot::AnyListen(_) => json!("127.0.0.2:1884"),
+            Slot::Users(_) => json!(["one", "two"]),
             Slot::OptionalFile(_) | Slot::Files(_) | Slot::OptionalText(_) => json!("other"),
             Slot::OneAddress(_) | Slot::UrlPath(_) => unreachable!("{key}: of listeners"),
             Slot::Methods(_) => json!(["anonymous", "iggy"]),
@@ -183,6 +184,7 @@ fn every_key_can_be_given_in_every_source() {
         let variable = super::keys::variable_of(key);
         // Some are refused where nothing uses them.
         let others: &[(&str, &str)] = match key {
+            "http_users" => &[("MQTT_GATEWAY_AUTHENTICATION", "iggy")],
             "users_file" => &[("MQTT_GATEWAY_AUTHENTICATION", "users")],
             "jwt_key_files" => &[("MQTT_GATEWAY_AUTHENTICATION", "jwt")],
             key if key.starts_with("jwt_") => &[

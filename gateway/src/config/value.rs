@@ -18,7 +18,7 @@ use crate::mapping::envelope::HeaderSet;
 
 mod address;
 
-use address::{address, listen, one_address, url_path};
+use address::{address, any_listen, listen, one_address, url_path};
 
 pub(super) const KIB: usize = 1_024;
 pub(super) const MIB: usize = 1_024 * KIB;
@@ -92,6 +92,8 @@ pub(super) enum Slot<'a> {
     Credential(&'a mut String),
     /// Socket addresses to listen at.
     Listen(&'a mut Vec<SocketAddr>),
+    /// Socket addresses to listen at, or none.
+    AnyListen(&'a mut Vec<SocketAddr>),
     /// `host:port`.
     Address(&'a mut String),
     /// A file, relative to the folder that the source counts from.
@@ -106,6 +108,8 @@ pub(super) enum Slot<'a> {
     UrlPath(&'a mut Option<String>),
     /// A text, or none.
     OptionalText(&'a mut Option<String>),
+    /// Names of users, or none.
+    Users(&'a mut Vec<String>),
     /// Ways to authenticate.
     Methods(&'a mut Methods),
     /// One of a few words.
@@ -131,6 +135,8 @@ impl Slot<'_> {
             Self::Name(slot) => **slot = name(raw)?,
             Self::Credential(slot) => **slot = credential(raw)?,
             Self::Listen(slot) => **slot = listen(raw)?,
+            Self::AnyListen(slot) => **slot = any_listen(raw)?,
+            Self::Users(slot) => **slot = users(raw)?,
             Self::Address(slot) => **slot = address(raw)?,
             Self::File(slot) => **slot = file(raw, base)?,
             Self::OptionalFile(slot) => **slot = Some(file(raw, base)?),
@@ -165,7 +171,7 @@ impl Slot<'_> {
     pub(super) fn show(&self) -> String {
         match self {
             Self::Name(text) | Self::Credential(text) | Self::Address(text) => (*text).clone(),
-            Self::Listen(addresses) => addresses
+            Self::Listen(addresses) | Self::AnyListen(addresses) => addresses
                 .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
@@ -186,6 +192,7 @@ impl Slot<'_> {
                 .map(|address| address.to_string())
                 .unwrap_or_default(),
             Self::UrlPath(text) | Self::OptionalText(text) => (*text).clone().unwrap_or_default(),
+            Self::Users(names) => names.join(","),
             Self::Methods(methods) => methods.to_string(),
             Self::Choice(choice) => choice.word().to_owned(),
             Self::IggyName(name) => name.to_string(),
@@ -207,6 +214,8 @@ impl Slot<'_> {
             Self::Name(_) => format!("1 to {MAX_NAME} of `A-Z a-z 0-9 . _ -`"),
             Self::Credential(_) => format!("1 to {MAX_CREDENTIAL} bytes"),
             Self::Listen(_) => "one or more `IP:port`".to_owned(),
+            Self::AnyListen(_) => "any number of `IP:port`".to_owned(),
+            Self::Users(_) => "any number of names".to_owned(),
             Self::Address(_) => "`host:port`".to_owned(),
             Self::File(_) => "a file".to_owned(),
             Self::OptionalFile(_) => "a file".to_owned(),
@@ -285,6 +294,21 @@ fn texts(raw: &Raw) -> Option<Vec<String>> {
         Raw::List(items) => items.iter().map(Raw::as_text).collect(),
         single => single.as_text().map(|text| vec![text]),
     }
+}
+
+/// Names of users; an empty text is none.
+fn users(raw: &Raw) -> Result<Vec<String>, Fault> {
+    let mut names: Vec<String> = Vec::new();
+    for name in texts(raw).ok_or(Fault::Type("a user name or a list of them"))? {
+        if name.is_empty() {
+            continue;
+        }
+        credential_length(&name)?;
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Ok(names)
 }
 
 fn files(raw: &Raw, base: &Path) -> Result<Vec<PathBuf>, Fault> {

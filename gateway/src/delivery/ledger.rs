@@ -67,6 +67,11 @@ impl Ledger {
             .checked_sub(1)
     }
 
+    /// The first offset that is open.
+    pub fn oldest_open(&self) -> Option<u64> {
+        self.open.keys().next().copied()
+    }
+
     /// How many records are open.
     pub fn open_records(&self) -> usize {
         self.open.values().sum()
@@ -110,6 +115,11 @@ impl SharedLedger {
         self.0.lock().safe(needed)
     }
 
+    /// See [`Ledger::oldest_open`].
+    pub fn oldest_open(&self) -> Option<u64> {
+        self.0.lock().oldest_open()
+    }
+
     /// See [`Ledger::open_records`].
     pub fn open_records(&self) -> usize {
         self.0.lock().open_records()
@@ -129,6 +139,11 @@ impl Entry {
     /// The record's offset.
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Whether it is that of `offset` in `ledger`.
+    pub fn is(&self, ledger: &SharedLedger, offset: u64) -> bool {
+        self.offset == offset && Arc::ptr_eq(&self.ledger.0, &ledger.0)
     }
 
     /// See [`Ledger::owe`].

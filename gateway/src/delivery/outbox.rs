@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::ledger::Entry;
+use super::ledger::{Entry, SharedLedger};
 use super::unacknowledged::Unacknowledged;
 use crate::config::Limits;
 use crate::mqtt::{PacketId, QoS, TopicName};
@@ -148,11 +148,19 @@ pub struct Pieces {
     pub pieces: Vec<Bytes>,
     /// How many copies are in them.
     pub copies: usize,
+    /// The bytes of their payloads, of QoS 0 and QoS 1.
+    pub payload_bytes: [u64; 2],
     /// The entries of the QoS 0 copies among them: done when this is dropped, that is after the write.
     pub at_most_once: Vec<Arc<Entry>>,
 }
 
 impl Pieces {
+    /// How many copies of QoS 0 and of QoS 1 are in them.
+    pub fn copies_by_qos(&self) -> [u64; 2] {
+        let qos0 = self.at_most_once.len();
+        [qos0 as u64, self.copies.saturating_sub(qos0) as u64]
+    }
+
     fn add(
         &mut self,
         message: &Message,
@@ -162,6 +170,7 @@ impl Pieces {
         head: &mut BytesMut,
     ) {
         let payload = &message.payload;
+        self.payload_bytes[usize::from(qos != QoS::AtMostOnce)] += payload.len() as u64;
         encode::publish_head(&message.topic, qos, dup, false, id, payload.len(), head);
         if payload.len() <= COPY_BELOW {
             head.extend_from_slice(payload);
@@ -436,6 +445,19 @@ impl Outbox {
             dropped: state.dropped,
             is_full: self.is_full(),
         }
+    }
+
+    /// Whether the record at `offset` of `ledger` waits for this client, and how long ago it was sent to it if it was. Takes
+    /// time in proportion to what the outbox holds.
+    pub fn holds(&self, ledger: &SharedLedger, offset: u64, now: Instant) -> Option<Duration> {
+        let state = self.state.lock();
+        let mut out = state.out.iter();
+        if let Some(out) = out.find(|out| out.entry.is(ledger, offset)) {
+            return Some(now.saturating_duration_since(out.sent()));
+        }
+        let mut queued = state.queue.iter();
+        let is_queued = queued.any(|copy| copy.entry.is(ledger, offset));
+        is_queued.then_some(Duration::ZERO)
     }
 
     /// From now on the client does not leave by itself: what it has not acknowledged when this is closed is not to be

@@ -18,7 +18,7 @@ use super::poll_size::PollSize;
 use super::routes::{Context, Routes};
 use crate::backoff::Backoff;
 use crate::config::Limits;
-use crate::log::{Log, LogError, Triple};
+use crate::log::{Log, LogError, Polled, Triple};
 
 /// A reader goes on for so long, or for `commit_interval` if that is longer, when nobody wants anything any more: a client
 /// that subscribes again soon finds it there, and clients that come and go do not cost commits.
@@ -39,6 +39,8 @@ pub struct Shared {
     pub wake: Arc<Notify>,
     /// What is known of the partition in Iggy.
     pub known: Mutex<Known>,
+    /// Why the last poll has failed, while they fail.
+    pub error: Mutex<Option<String>>,
 }
 
 /// What a reader knows of its partition in Iggy.
@@ -50,6 +52,10 @@ pub struct Known {
     pub committed: Option<u64>,
     /// Since when polls have failed.
     pub failing_since: Option<Instant>,
+    /// The offset behind the newest record, as the last poll said.
+    pub end: u64,
+    /// The first offset that was held when it was last looked at, and since when it has been that one.
+    pub held: Option<(u64, Instant)>,
 }
 
 impl Shared {
@@ -93,6 +99,29 @@ impl Shared {
             self.begin_anew();
         }
         Ok(())
+    }
+
+    /// A poll at `position` has brought this.
+    fn saw_end(&self, position: u64, polled: &Polled) {
+        // The newest offset of an empty partition is 0, as that of one with a single record is.
+        let is_known = polled.newest_offset > 0 || !polled.records.is_empty();
+        let end = if is_known {
+            polled.newest_offset.saturating_add(1)
+        } else {
+            position
+        };
+        self.known.lock().end = end;
+    }
+
+    /// Looks whether an offset is held, and gives the first one and since when it has been the first that was seen.
+    pub fn look(&self, now: Instant) -> Option<(u64, Instant)> {
+        let held = self.routes.lock().held(&self.context);
+        let seen = &mut self.known.lock().held;
+        *seen = held.map(|offset| match *seen {
+            Some((before, since)) if before == offset => (offset, since),
+            _ => (offset, now),
+        });
+        *seen
     }
 
     /// How far it is safe to commit.
@@ -175,6 +204,7 @@ impl Reader {
                     if !backoff.is_fresh() {
                         backoff.reset();
                         shared.known.lock().failing_since = None;
+                        *shared.error.lock() = None;
                     }
                     match step {
                         Step::More => {
@@ -195,6 +225,7 @@ impl Reader {
                 Err(error) => {
                     is_gone |= matches!(error, LogError::NoSuchTarget(_));
                     shared.context.counters.polls_failed.increment();
+                    *shared.error.lock() = Some(error.to_string());
                     if backoff.is_fresh() {
                         shared.known.lock().failing_since = Some(Instant::now());
                         tracing::warn!(triple = %shared.triple, %error, "reader cannot read; it tries again until it can");
@@ -232,6 +263,7 @@ impl Reader {
         counters.polls.increment();
         let polled = self.log.poll(&shared.triple, position, size.get()).await?;
         size.learn_from(&polled.records);
+        shared.saw_end(position, &polled);
         if polled.records.is_empty() {
             counters.polls_empty.increment();
             // The newest offset of an empty partition is 0, as that of one with a single record is: asked now and then.

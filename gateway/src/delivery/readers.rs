@@ -132,7 +132,10 @@ impl Delivery {
                 created_micros,
                 committed,
                 failing_since: None,
+                end,
+                held: None,
             }),
+            error: Mutex::default(),
         });
         place.insert(shared.clone());
         let reader = Reader {

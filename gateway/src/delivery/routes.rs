@@ -28,7 +28,7 @@ mod behind;
 mod view;
 
 pub use behind::CaughtUp;
-pub use view::{CursorPace, CursorState};
+pub use view::{CursorPace, CursorState, Holder};
 
 /// What a subscriber asked for with one topic.
 #[derive(Debug, Clone, Copy)]

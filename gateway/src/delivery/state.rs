@@ -9,8 +9,11 @@ use tokio::time::Instant;
 
 use super::Delivery;
 use super::outbox::{ConnectionId, OutboxState};
-use super::routes::CursorState;
+use super::routes::{CursorState, Holder};
 use crate::log::Triple;
+
+/// An offset that is held for less than this is one of many that come and go.
+const HELD: Duration = Duration::from_millis(1_500);
 
 /// All readers and subscribers.
 #[derive(Debug, Clone)]
@@ -38,6 +41,14 @@ pub struct ReaderState {
     pub resumes_from: Option<u64>,
     /// For how long it has not been able to read.
     pub failing_for: Option<Duration>,
+    /// Why, while it is not.
+    pub error: Option<String>,
+    /// The offset behind the newest record, as Iggy said last.
+    pub end: u64,
+    /// The first offset that somebody needs or has not acknowledged, and for how long that has been seen.
+    pub held: Option<(u64, Duration)>,
+    /// Who holds it, if that has been so for [`HELD`].
+    pub holder: Option<Holder>,
     /// Who reads with it, and who is behind.
     pub cursors: Vec<CursorState>,
 }
@@ -54,12 +65,22 @@ pub struct SubscriberState {
 }
 
 impl Delivery {
+    /// Looks at every ledger, so that it is known for how long an offset has been held, and gives the longest of these times.
+    /// To be called every second or so.
+    pub fn look(&self, now: Instant) -> Duration {
+        let shared: Vec<_> = self.readers.lock().values().cloned().collect();
+        let held = shared.iter().filter_map(|shared| shared.look(now));
+        held.map(|(_, since)| now - since).max().unwrap_or_default()
+    }
+
     /// What it looks like now.
     pub fn state(&self, now: Instant) -> DeliveryState {
         let shared: Vec<_> = self.readers.lock().values().cloned().collect();
         let mut readers: Vec<ReaderState> = shared
             .iter()
             .map(|shared| {
+                let held = shared.look(now);
+                let held = held.map(|(offset, since)| (offset, now - since));
                 let known = *shared.known.lock();
                 let routes = shared.routes.lock();
                 ReaderState {
@@ -73,6 +94,12 @@ impl Delivery {
                         .filter(|resume| now < resume.until)
                         .map(|resume| resume.from),
                     failing_for: known.failing_since.map(|since| now - since),
+                    error: shared.error.lock().clone(),
+                    end: known.end.max(routes.position().0),
+                    holder: held
+                        .filter(|(_, held_for)| *held_for >= HELD)
+                        .and_then(|(offset, _)| routes.holder(offset, &shared.context, now)),
+                    held,
                     cursors: routes.cursors(),
                 }
             })

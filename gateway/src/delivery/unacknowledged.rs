@@ -34,6 +34,11 @@ pub struct Out {
 }
 
 impl Out {
+    /// When it was sent last.
+    pub fn sent(&self) -> Instant {
+        self.sent
+    }
+
     fn id(&self) -> PacketId {
         id_of(self.number)
     }

@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::access::{Access, AccessError};
 use crate::backoff::Backoff;
-use crate::config::{Config, ListenerConfig, Method};
+use crate::config::{Config, ListenerConfig, Method, Secret};
+use crate::http::{self, HttpError};
 use crate::listener::Door;
 use crate::listener::tls::{Tls, TlsError};
 use crate::log::{Log, LogError};
@@ -55,6 +56,9 @@ pub enum StartError {
         /// What the system said.
         error: io::Error,
     },
+    /// The address for operators cannot be used as it is configured.
+    #[error("{0}")]
+    Http(#[from] HttpError),
     /// Iggy cannot be used.
     #[error("{0}")]
     Log(#[from] LogError),
@@ -121,6 +125,18 @@ pub(super) async fn read_access(
             error.to_string(),
         )]))
     })
+}
+
+/// Reads the token that opens the address for operators, away from the runtime's threads.
+pub(super) async fn read_token(config: &Config) -> Result<Option<Secret>, StartError> {
+    let config = config.http.clone();
+    let read = spawn_blocking(move || http::token(&config));
+    match read.await {
+        Ok(token) => Ok(token?),
+        Err(error) => Err(StartError::Access(vec![AccessError::Interrupted(
+            error.to_string(),
+        )])),
+    }
 }
 
 /// Says in the log what strangers could do. The operator wanted it, but may not have thought of it.

@@ -54,6 +54,39 @@ struct Queue {
     entries: VecDeque<Entry>,
     /// Whether a task is at work on the queue.
     running: bool,
+    /// When the queue was last empty at most, while it is not: read once for each batch, not for each message.
+    since: Option<Instant>,
+    /// The batch that is being appended.
+    in_flight: Option<InFlight>,
+}
+
+/// A batch that is being appended.
+#[derive(Debug, Clone, Copy)]
+struct InFlight {
+    messages: usize,
+    /// No message of it has been here for longer.
+    since: Instant,
+}
+
+/// What a lane looks like from outside.
+#[derive(Debug, Clone)]
+pub struct LaneState {
+    /// Where it appends.
+    pub triple: Triple,
+    /// Messages that wait for the next append.
+    pub queued: usize,
+    /// Messages in the append that is under way.
+    pub in_flight: usize,
+    /// How long the oldest of all these has been here at most.
+    pub oldest: Duration,
+    /// For how long its append has failed and been tried again, and why the last try has.
+    pub failing: Option<(Duration, String)>,
+}
+
+/// Appends fail.
+struct Failing {
+    since: Instant,
+    error: String,
 }
 
 /// See the module.
@@ -66,6 +99,7 @@ pub struct Lane {
     pace: Option<Mutex<Pace>>,
     ingest: Weak<Ingest>,
     queue: Mutex<Queue>,
+    failing: Mutex<Option<Failing>>,
     /// Cancelled when the lane is to give back what it has.
     retired: CancellationToken,
     /// Told when a task has ended.
@@ -107,6 +141,7 @@ impl Lane {
             pace: pace.map(Mutex::new),
             ingest,
             queue: Mutex::default(),
+            failing: Mutex::default(),
             retired: CancellationToken::new(),
             ended: Notify::new(),
         })
@@ -115,6 +150,9 @@ impl Lane {
     /// Queues `entry` and makes sure that a task is at work.
     pub fn push(self: &Arc<Self>, ingest: &Arc<Ingest>, entry: Entry) {
         let mut queue = self.queue.lock();
+        if queue.since.is_none() {
+            queue.since = Some(Instant::now());
+        }
         queue.entries.push_back(entry);
         if !queue.running {
             queue.running = true;
@@ -128,6 +166,27 @@ impl Lane {
     pub fn is_idle(&self) -> bool {
         let queue = self.queue.lock();
         !queue.running && queue.entries.is_empty()
+    }
+
+    /// What it looks like now; `None` if nothing is queued or in flight.
+    pub fn state(&self, now: Instant) -> Option<LaneState> {
+        let (queued, in_flight, since) = {
+            let queue = self.queue.lock();
+            let in_flight = queue.in_flight;
+            let since = in_flight.map(|batch| batch.since);
+            let messages = in_flight.map_or(0, |batch| batch.messages);
+            (queue.entries.len(), messages, since.or(queue.since)?)
+        };
+        let failing = self.failing.lock();
+        Some(LaneState {
+            triple: self.triple.clone(),
+            queued,
+            in_flight,
+            oldest: now.saturating_duration_since(since),
+            failing: failing
+                .as_ref()
+                .map(|failing| (now - failing.since, failing.error.clone())),
+        })
     }
 
     /// How many entries are queued.
@@ -173,6 +232,9 @@ impl Lane {
             };
             if self.retired.is_cancelled() {
                 let mut queue = self.queue.lock();
+                if let Some(batch) = queue.in_flight.take() {
+                    queue.since = Some(batch.since);
+                }
                 for entry in given_back.into_iter().rev() {
                     queue.entries.push_front(entry);
                 }
@@ -220,6 +282,15 @@ impl Lane {
             })
             .count();
         queue.running = count > 0;
+        let since = queue.since;
+        queue.in_flight = since.filter(|_| count > 0).map(|since| InFlight {
+            messages: count,
+            since,
+        });
+        // Those that stay came after the batch before, as those that go did: no later time is known for certain.
+        if count == queue.entries.len() {
+            queue.since = None;
+        }
         if let Some(pace) = &self.pace {
             pace.lock().spend(count);
         }
@@ -289,12 +360,27 @@ impl Lane {
 
     /// Appends until the outcome is known.
     async fn append_until_known(&self, ingest: &Arc<Ingest>, records: &[Record]) -> Appended {
+        let appended = self.try_until_known(ingest, records).await;
+        // Once for each append.
+        *self.failing.lock() = None;
+        appended
+    }
+
+    async fn try_until_known(&self, ingest: &Arc<Ingest>, records: &[Record]) -> Appended {
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+        let begun = Instant::now();
         let mut revivals = 0;
         loop {
             let error = match ingest.log.append(&self.triple, records).await {
                 Ok(()) => {
                     ingest.counters.appends.increment();
+                    let micros = begun.elapsed().as_micros();
+                    let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+                    ingest.counters.append_micros.observe(micros);
+                    ingest
+                        .counters
+                        .append_messages
+                        .observe(records.len() as u64);
                     ingest.appends.tell(&self.triple);
                     if !backoff.is_fresh() {
                         // Much may have happened meanwhile.
@@ -304,6 +390,7 @@ impl Lane {
                 }
                 Err(error) => error,
             };
+            let text = error.to_string();
             match error {
                 _ if error.is_transient() => {
                     if backoff.is_fresh() {
@@ -323,11 +410,20 @@ impl Lane {
                 return Appended::GivenBack;
             }
             ingest.counters.append_retries.increment();
+            self.fails(text);
             tokio::select! {
                 () = self.retired.cancelled() => {}
                 () = sleep(backoff.next_pause()) => {}
             }
         }
+    }
+
+    fn fails(&self, error: String) {
+        let mut failing = self.failing.lock();
+        let since = failing
+            .as_ref()
+            .map_or_else(Instant::now, |failing| failing.since);
+        *failing = Some(Failing { since, error });
     }
 
     /// The topic or the partition has vanished: makes the topic anew if its rule says so.

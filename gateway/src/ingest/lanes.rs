@@ -9,10 +9,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Ingest;
-use super::lane::{Entry, Lane};
+use super::lane::{Entry, Lane, LaneState};
 use crate::backoff::Backoff;
 use crate::log::{Target, Triple};
 use crate::mapping::{Destination, RuleId, TopicPlan};
@@ -43,7 +43,36 @@ impl Lanes {
     }
 }
 
+/// What ingest looks like from outside.
+#[derive(Debug, Clone)]
+pub struct IngestState {
+    /// Bytes that wait to be stored.
+    pub waiting_bytes: usize,
+    /// Messages that wait until Iggy has said whether their topic exists.
+    pub looking_up: usize,
+    /// The lanes that have something to do, in no order.
+    pub lanes: Vec<LaneState>,
+}
+
 impl Ingest {
+    /// What it looks like now. Takes the lock of all lanes for as long as they take to be listed.
+    pub fn state(&self, now: Instant) -> IngestState {
+        let mut looking_up = 0;
+        let mut working: Vec<Arc<Lane>> = Vec::new();
+        for lanes in self.lanes.lock().values() {
+            match lanes {
+                Lanes::Pending(waiting) => looking_up += waiting.len(),
+                Lanes::Known { lanes, .. } => working.extend(lanes.iter().flatten().cloned()),
+            }
+        }
+        working.extend(self.dead_letters.clone());
+        IngestState {
+            waiting_bytes: self.room.held(),
+            looking_up,
+            lanes: working.iter().filter_map(|lane| lane.state(now)).collect(),
+        }
+    }
+
     /// One lock for all lanes: it is held for one look into a map, and gives the order in which publishes to a topic
     /// that is still being looked up go to its lanes.
     pub(super) fn enqueue(self: &Arc<Self>, destination: &Destination, entry: Entry) {

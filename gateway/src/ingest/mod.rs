@@ -43,6 +43,7 @@ pub mod ticket;
 pub use acks::Why;
 pub use history::Histories;
 use lane::{Entry, Lane};
+pub use lanes::IngestState;
 use lanes::Lanes;
 pub use publisher::{AckWriter, Publisher, Received};
 pub use refusal::Reason;

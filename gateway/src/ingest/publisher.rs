@@ -149,10 +149,15 @@ impl Publisher {
 
     /// Takes a PUBLISH that has arrived now.
     pub fn receive(self: &Arc<Self>, publish: &Publish) -> Received {
+        let (counters, bytes) = (&self.counters, publish.payload.len() as u64);
         let Some(id) = publish.packet_id else {
-            self.counters.publishes_received.increment();
+            counters.publishes_received.increment();
+            counters.publishes_received_qos0.increment();
+            counters.payload_bytes_received_qos0.add(bytes);
             return Received::New(Ticket::new(self, None));
         };
+        counters.publishes_received_qos1.increment();
+        counters.payload_bytes_received_qos1.add(bytes);
         let content = content(publish);
         let expected = self.state.lock().order.expect(id, content);
         let ticket = match expected {

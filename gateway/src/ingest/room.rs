@@ -81,6 +81,12 @@ impl Room {
         }
     }
 
+    /// How many bytes are held.
+    pub fn held(&self) -> usize {
+        let state = self.state.lock();
+        state.total - state.free
+    }
+
     /// Nothing is granted any more; whoever waits is told.
     pub fn close(&self) {
         let mut state = self.state.lock();

@@ -94,6 +94,7 @@ fn open(
     let (counted, all, here) = connections.count(host);
     if all > limits.max_connections.saturating_add(MAX_TURNED_AWAY) {
         context.counters.connects_refused.increment();
+        context.counters.connects_refused_silently.increment();
         return;
     }
     let refuse = if all > limits.max_connections {
@@ -118,6 +119,7 @@ fn open(
     {
         // To be told so in words it would need the handshake, which is what a flood is after.
         context.counters.connects_refused.increment();
+        context.counters.connects_refused_silently.increment();
         if let Some(left_out) = context.lines.refused.allow(Instant::now()) {
             tracing::info!(peer = %address, reason = %refused, left_out, "closed before the handshake");
         }

@@ -63,7 +63,7 @@ where
     let counters = context.counters.clone();
     let stall = context.config.limits.ack_timeout;
     let address = peer.address;
-    let mut incoming = Incoming::new(read, &context.config.limits);
+    let mut incoming = Incoming::new(read, &context.config.limits, counters.clone());
     let admitted = tokio::select! {
         biased;
         () = context.stopping.cancelled() => return,
@@ -164,6 +164,9 @@ async fn turn_away<R, W>(
             }
         }
     }
+    if !matches!(refused, Refused::Unfinished { .. }) {
+        count_refused(counters, refused.answer());
+    }
     if let Some(code) = refused.answer() {
         let mut answer = bytes::BytesMut::new();
         encode::connack(code, &mut answer);
@@ -174,6 +177,20 @@ async fn turn_away<R, W>(
         .await;
     }
     writer::close(read, write, CLOSE_LIMIT).await;
+}
+
+fn count_refused(counters: &Counters, code: Option<ConnectReturnCode>) {
+    let counter = match code {
+        None => &counters.connects_refused_silently,
+        // It is no refusal.
+        Some(ConnectReturnCode::Accepted) => return,
+        Some(ConnectReturnCode::UnacceptableProtocolVersion) => &counters.connects_refused_0x01,
+        Some(ConnectReturnCode::IdentifierRejected) => &counters.connects_refused_0x02,
+        Some(ConnectReturnCode::ServerUnavailable) => &counters.connects_refused_0x03,
+        Some(ConnectReturnCode::BadUserNameOrPassword) => &counters.connects_refused_0x04,
+        Some(ConnectReturnCode::NotAuthorized) => &counters.connects_refused_0x05,
+    };
+    counter.increment();
 }
 
 /// A client that is being served. Dropping it releases all that it holds.

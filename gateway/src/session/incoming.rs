@@ -4,11 +4,13 @@
 //! portions does not matter.
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::config::Limits;
+use crate::observe::Counters;
 use crate::wire::{Decoder, Packet, Violation};
 
 /// The least room that a read gets. An idle connection holds about this much.
@@ -23,6 +25,7 @@ pub struct Incoming<R> {
     decoder: Decoder,
     /// How much room the next read gets; follows how much comes at once.
     read: usize,
+    counters: Arc<Counters>,
 }
 
 /// What a read brought.
@@ -38,13 +41,14 @@ pub enum Read {
 
 impl<R: AsyncRead + Unpin> Incoming<R> {
     /// Nothing read yet.
-    pub fn new(stream: R, limits: &Limits) -> Self {
+    pub fn new(stream: R, limits: &Limits, counters: Arc<Counters>) -> Self {
         let decoder = Decoder::new(limits.wire());
         Self {
             stream,
             buffer: BytesMut::new(),
             decoder,
             read: MIN_READ,
+            counters,
         }
     }
 
@@ -65,6 +69,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Read::Unreadable(error),
             Ok(0) | Err(_) => Read::End,
             Ok(n) => {
+                self.counters.bytes_received.add(n as u64);
                 if n >= self.read {
                     self.read = (self.read * 4).min(MAX_READ);
                 } else if n < self.read / 8 {

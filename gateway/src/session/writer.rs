@@ -107,10 +107,19 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
+            self.counters.bytes_sent.add(written as u64);
             self.advance(written);
         }
         self.stream.flush().await?;
-        self.counters.copies_sent.add(self.taken.copies as u64);
+        let (taken, counters) = (&self.taken, &self.counters);
+        if taken.copies > 0 {
+            let [qos0, qos1] = taken.copies_by_qos();
+            counters.copies_sent.add(taken.copies as u64);
+            counters.copies_sent_qos0.add(qos0);
+            counters.copies_sent_qos1.add(qos1);
+            counters.payload_bytes_sent_qos0.add(taken.payload_bytes[0]);
+            counters.payload_bytes_sent_qos1.add(taken.payload_bytes[1]);
+        }
         self.taken = Pieces::default();
         self.written = 0;
         Ok(())

@@ -103,6 +103,7 @@ impl Sim {
         let environment = [
             ("MQTT_GATEWAY_IGGY_PASSWORD", "secret"),
             ("MQTT_GATEWAY_AUTHENTICATION", "anonymous"),
+            ("MQTT_GATEWAY_HTTP_LISTEN", ""),
         ];
         let mut config = Config::load(&json!({}), environment).unwrap();
         configure(&mut config);

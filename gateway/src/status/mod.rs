@@ -10,6 +10,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+mod collect;
+mod history;
+pub mod readiness;
+
+pub use collect::{Observer, Picture};
+
 /// The most rows of a list; how many there are in all stands beside it.
 pub const MOST_ROWS: usize = 200;
 
@@ -117,7 +123,9 @@ pub struct IngestStatus {
     pub waiting_bytes: u64,
     /// The most that may wait (`ingest_bytes`).
     pub max_waiting_bytes: u64,
-    /// How many lanes there are.
+    /// Messages that wait until Iggy has said whether their topic exists.
+    pub looking_up: u64,
+    /// How many lanes have something to do.
     pub lanes_total: u64,
     /// The lanes, those with the oldest message first.
     pub lanes: Vec<LaneStatus>,

@@ -20,6 +20,7 @@ mod killed;
 mod mangled_replies;
 mod missing_targets;
 mod newcomer;
+mod observability;
 mod order;
 mod outage;
 mod overload;

@@ -25,6 +25,14 @@ pub(super) fn listen(raw: &Raw) -> Result<Vec<SocketAddr>, Fault> {
     Ok(addresses)
 }
 
+/// Also none: an empty list, or an empty text.
+pub(super) fn any_listen(raw: &Raw) -> Result<Vec<SocketAddr>, Fault> {
+    match texts(raw) {
+        Some(texts) if texts.iter().all(String::is_empty) => Ok(Vec::new()),
+        _ => listen(raw),
+    }
+}
+
 pub(super) fn one_address(raw: &Raw) -> Result<SocketAddr, Fault> {
     socket_address(&raw.as_text().ok_or(Fault::Type("a text \"IP:port\""))?)
 }

@@ -5,8 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::super::outbox::{ConnectionId, Outbox};
-use super::{Routes, Subscriber};
+use super::{Context, Routes, Subscriber};
 
 /// A cursor, as others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +38,43 @@ pub enum CursorPace {
     CatchingUp,
 }
 
+/// Somebody who holds an offset: nothing from there on is safe to commit before it has acknowledged or left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Whose connection.
+    pub connection: ConnectionId,
+    /// For how long the record has been with it, unacknowledged, or for how long it is behind; nothing if it was not sent yet.
+    pub holds_for: Duration,
+}
+
 impl Routes {
+    /// The first offset that somebody still needs or has not acknowledged; `None` if everything that was read is done.
+    pub fn held(&self, context: &Context) -> Option<u64> {
+        let behind = self
+            .subscribers
+            .iter()
+            .filter_map(|(_, subscriber)| subscriber.cursor.behind())
+            .map(|behind| behind.next);
+        behind.chain(context.ledger.oldest_open()).min()
+    }
+
+    /// Who holds `offset`, as [`Routes::held`] gives it; of several, who has had it for the longest time. Looks through the
+    /// outboxes of all subscribers: to be asked only of an offset that has been held for a while.
+    pub fn holder(&self, offset: u64, context: &Context, now: Instant) -> Option<Holder> {
+        let holds = |(_, subscriber): (usize, &Subscriber)| {
+            let behind = subscriber.cursor.behind();
+            let needs = behind.filter(|behind| behind.next == offset);
+            let waits = needs.map(|behind| behind.lag_time(self.newest_micros));
+            let holds = subscriber.outbox.holds(&context.ledger, offset, now);
+            Some(Holder {
+                connection: subscriber.outbox.id(),
+                holds_for: holds.into_iter().chain(waits).max()?,
+            })
+        };
+        let holders = self.subscribers.iter().filter_map(holds);
+        holders.max_by_key(|holder| holder.holds_for)
+    }
+
     /// Whose cursors are further behind the reader than `records` or `time`.
     pub fn too_far_behind(&self, records: u64, time: Duration) -> Vec<ConnectionId> {
         let lag = |(_, subscriber): (usize, &Subscriber)| {

@@ -1,9 +1,13 @@
-//! What the gateway counts. Every packet and every record ends in exactly one counted outcome.
+//! What the gateway counts and measures. Every packet and every record ends in exactly one counted outcome.
 //!
 //! What always holds: `publishes_received = stored + protocol_errors + refused + shed + failed` at any quiet moment
 //! (invariant N7); a counter only grows. Exposing the counters is left to whoever asks for a [`Counters::snapshot`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+mod histogram;
+
+pub use histogram::{Histogram, HistogramState};
 
 /// One number that only grows. Counting is a relaxed atomic addition: no order with other memory is promised.
 #[derive(Debug, Default)]
@@ -26,12 +30,34 @@ impl Counter {
     }
 }
 
+/// The bounds of [`Counters::append_micros`]: 0.25 ms to 10 s.
+const APPEND_MICROS: &[u64] = &[
+    250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    2_500_000, 10_000_000,
+];
+/// The bounds of [`Counters::append_messages`]; `max_batch_messages` is 1,000 unless it is configured.
+const APPEND_MESSAGES: &[u64] = &[1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 10_000];
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// All counters of one gateway.
-        #[derive(Debug, Default)]
+        #[derive(Debug)]
         pub struct Counters {
             $($(#[$doc])* pub $name: Counter,)*
+            /// How long appends took that were confirmed, from when they were first tried, in microseconds.
+            pub append_micros: Histogram,
+            /// How many messages were in the batches that were appended.
+            pub append_messages: Histogram,
+        }
+
+        impl Default for Counters {
+            fn default() -> Self {
+                Self {
+                    $($name: Counter::default(),)*
+                    append_micros: Histogram::new(APPEND_MICROS),
+                    append_messages: Histogram::new(APPEND_MESSAGES),
+                }
+            }
         }
 
         impl Counters {
@@ -52,6 +78,18 @@ counters! {
     connects_accepted,
     /// CONNECTs answered with another code, or closed without an answer.
     connects_refused,
+    /// Refused with CONNACK 0x01: another version of the protocol.
+    connects_refused_0x01,
+    /// Refused with CONNACK 0x02: the client id is not legal.
+    connects_refused_0x02,
+    /// Refused with CONNACK 0x03: Iggy is away, a limit is reached, or the client has to wait.
+    connects_refused_0x03,
+    /// Refused with CONNACK 0x04: user name or password are not right.
+    connects_refused_0x04,
+    /// Refused with CONNACK 0x05: not allowed, or something is asked for that is not served.
+    connects_refused_0x05,
+    /// Refused without a CONNACK: what came is no CONNECT of any version, or its address connects too often.
+    connects_refused_silently,
     /// CONNECTs refused because of `connect_rate` or `connect_rate_per_address`; among the refused.
     connects_over_rate,
     /// Sockets that were closed before a whole CONNECT had come.
@@ -75,8 +113,21 @@ counters! {
     /// Tasks of connections that ended by a panic; each is a bug, and cost that connection only.
     connection_panics,
 
+    /// Bytes that came from clients, after TLS and WebSocket.
+    bytes_received,
+    /// Bytes that were written to clients, before TLS and WebSocket.
+    bytes_sent,
+
     /// PUBLISH packets that came from clients, whatever became of them.
     publishes_received,
+    /// Of these the whole packets with QoS 0.
+    publishes_received_qos0,
+    /// Of these the whole packets with QoS 1.
+    publishes_received_qos1,
+    /// Bytes of the payloads of PUBLISHes with QoS 0.
+    payload_bytes_received_qos0,
+    /// Bytes of the payloads of PUBLISHes with QoS 1.
+    payload_bytes_received_qos1,
     /// PUBLISHes that waited because of `publish_rate` or `publish_rate_per_address`.
     publishes_slowed,
     /// PUBLISHes whose append was confirmed.
@@ -152,6 +203,14 @@ counters! {
     copies_queued,
     /// Copies handed to sockets.
     copies_sent,
+    /// Of these those with QoS 0.
+    copies_sent_qos0,
+    /// Of these those with QoS 1.
+    copies_sent_qos1,
+    /// Bytes of the payloads of copies with QoS 0.
+    payload_bytes_sent_qos0,
+    /// Bytes of the payloads of copies with QoS 1.
+    payload_bytes_sent_qos1,
     /// QoS 0 copies dropped because an outbox was full.
     copies_dropped,
     /// PUBACKs from subscribers that ended a copy.
