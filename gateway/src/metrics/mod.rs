@@ -21,6 +21,8 @@ use crate::status::Observer;
 
 mod counters;
 mod gauges;
+#[cfg(test)]
+mod tests;
 
 use counters::COUNTERS;
 
@@ -162,7 +164,7 @@ impl Collector for Everything {
             "How long appends took that were confirmed, from when they were first tried",
             Some(&Unit::Seconds),
             &counters.append_micros.state(),
-            1e-6,
+            1e6,
         )?;
         histogram(
             &mut encoder,
@@ -181,7 +183,7 @@ fn histogram(
     help: &str,
     unit: Option<&Unit>,
     state: &HistogramState,
-    factor: f64,
+    parts: f64,
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
     let buckets: Vec<(f64, u64)> = state
@@ -189,12 +191,12 @@ fn histogram(
         .iter()
         .map(|(bound, count)| {
             (
-                bound.map_or(f64::MAX, |bound| bound as f64 * factor),
+                bound.map_or(f64::INFINITY, |bound| bound as f64 / parts),
                 *count,
             )
         })
         .collect();
-    metric.encode_histogram::<NoLabels>(state.sum as f64 * factor, state.count(), &buckets, None)
+    metric.encode_histogram::<NoLabels>(state.sum as f64 / parts, state.count(), &buckets, None)
 }
 
 /// Seconds since 1970.

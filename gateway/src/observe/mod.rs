@@ -124,6 +124,8 @@ counters! {
     publishes_received_qos0,
     /// Of these the whole packets with QoS 1.
     publishes_received_qos1,
+    /// Of these those that broke the protocol before their QoS was of use.
+    publishes_received_invalid,
     /// Bytes of the payloads of PUBLISHes with QoS 0.
     payload_bytes_received_qos0,
     /// Bytes of the payloads of PUBLISHes with QoS 1.

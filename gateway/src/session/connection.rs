@@ -455,6 +455,7 @@ impl Connection {
                 counters.violations.increment();
                 if broken_publish {
                     counters.publishes_received.increment();
+                    counters.publishes_received_invalid.increment();
                     counters.publishes_protocol_error.increment();
                 }
                 // It will send the same bytes again.

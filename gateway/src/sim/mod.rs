@@ -171,6 +171,35 @@ impl Sim {
             "{:?}",
             self.gateway.counters().snapshot()
         );
+        self.assert_parts_add_up();
+    }
+
+    /// Every counter that is told apart by something is the sum of its parts.
+    fn assert_parts_add_up(&self) {
+        let sum = |prefix: &str, parts: &[&str]| -> u64 {
+            let parts = parts.iter();
+            parts
+                .map(|part| self.count(&format!("{prefix}_{part}")))
+                .sum()
+        };
+        let by_prefix = |prefix: &str| -> u64 {
+            let all = self.gateway.counters().snapshot().into_iter();
+            let parts = all.filter(|(name, _)| name.starts_with(prefix));
+            parts.map(|(_, count)| count).sum()
+        };
+        let codes = ["0x01", "0x02", "0x03", "0x04", "0x05", "silently"];
+        for (whole, parts) in [
+            (
+                "publishes_received",
+                sum("publishes_received", &["qos0", "qos1", "invalid"]),
+            ),
+            ("copies_sent", sum("copies_sent", &["qos0", "qos1"])),
+            ("connects_refused", sum("connects_refused", &codes)),
+            ("publishes_refused", by_prefix("refused_")),
+            ("evictions", by_prefix("evictions_")),
+        ] {
+            assert_eq!(self.count(whole), parts, "{whole}");
+        }
     }
 
     /// Waits until `condition` holds; panics after a minute.
