@@ -11,6 +11,7 @@ use std::time::Duration;
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use mqtt_gateway::config::{Config, ListenerConfig, Method};
+use mqtt_gateway::listener::door::Door;
 use mqtt_gateway::log::memory::{HoldAt, MemoryLog};
 use mqtt_gateway::log::{Name, Target, Triple};
 use mqtt_gateway::mapping::{TopicMap, envelope};
@@ -148,9 +149,11 @@ impl Client {
         let context = gateway.context().clone();
         let authentication = [Method::Anonymous].into_iter().collect();
         let listener = ListenerConfig::plain(([127, 0, 0, 1], 1883).into(), authentication);
+        let door = Door::new(listener.address, Arc::new(listener), None, &context.stopping);
         let peer = Peer {
             address: ([192, 0, 2, 1], 1).into(),
-            listener: Arc::new(listener),
+            id: context.sessions.next_id(),
+            visit: Arc::new(door).enter(),
             certificate: None,
             deadline: Instant::now() + context.config.limits.connect_timeout,
             admitted: Arc::default(),

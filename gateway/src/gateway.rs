@@ -25,6 +25,7 @@ use crate::http::{Actions, Http};
 use crate::ingest::runtime::{self, Batches};
 use crate::ingest::{self, Histories, Ingest};
 use crate::limited::Limited;
+use crate::listener::door::Door;
 use crate::listener::{self, Connections};
 use crate::log::appends::Appends;
 use crate::log::iggy::{IggyLog, IggyLogConfig};
@@ -39,10 +40,13 @@ use crate::status::Observer;
 use crate::targets::{DEAD_LETTER_PLAN, Targets};
 use crate::topology;
 
+mod drain;
 mod start;
 
+pub use drain::DrainError;
 pub use start::StartError;
 
+use drain::tell_progress;
 use start::{read_access, read_map, read_token, warn_of_open_doors, with_patience};
 
 /// What stopping takes beyond `shutdown_grace` at most, for each of its steps.
@@ -116,15 +120,18 @@ impl Gateway {
                 StartError::NotOneTarget { file, error }
             })?),
         };
-        let (access, doors, at_start) = read_access(&config, log.clone()).await?;
+        let (access, unbound, at_start) = read_access(&config, log.clone()).await?;
         let token = read_token(&config).await?;
-        let mut listeners = Vec::with_capacity(doors.len());
-        let mut addresses = Vec::with_capacity(doors.len());
-        for door in doors {
-            let address = door.config.address;
+        let mut listeners = Vec::with_capacity(unbound.len());
+        let mut addresses = Vec::with_capacity(unbound.len());
+        let stopping = CancellationToken::new();
+        for (config, tls) in unbound {
+            let address = config.address;
             let failed = |error| StartError::Listen { address, error };
             let listener = listener::bind(address).map_err(failed)?;
-            addresses.push(listener.local_addr().map_err(failed)?);
+            let real = listener.local_addr().map_err(failed)?;
+            addresses.push(real);
+            let door = Arc::new(Door::new(real, config, tls, &stopping));
             listeners.push((listener, door));
         }
         let counters = Arc::<Counters>::default();
@@ -163,18 +170,20 @@ impl Gateway {
             role_added: Notify::new(),
             access,
             alarms: Alarms::default(),
+            doors: listeners.iter().map(|(_, door)| door.clone()).collect(),
             sessions: Sessions::default(),
             histories: Histories::new(
                 config.limits.dedup_window,
                 config.limits.dedup_time,
                 config.limits.max_connections,
             ),
+            recent: Arc::default(),
             denials: Limited::default(),
             lines: Lines::default(),
             rates: Rates::new(&config.limits),
             flaps: Flaps::new(&config.limits),
             outbox_total: Arc::default(),
-            stopping: CancellationToken::new(),
+            stopping,
             config,
         });
         let observer = Observer::new(context.clone());
@@ -210,10 +219,9 @@ impl Gateway {
             gateway.context.clone(),
             gateway.log.clone(),
         ));
-        let tls = listeners.iter().filter_map(|(_, door)| {
-            let name = format!("listener {}", door.config.address);
-            Some((name, door.tls.clone()?))
-        });
+        let tls = listeners
+            .iter()
+            .filter_map(|(_, door)| Some((door.name(), door.tls.clone()?)));
         let reload = Reload::new(gateway.context.clone(), tls.collect(), &at_start);
         gateway.spawn(reload.watch());
         let mut listening = Vec::with_capacity(listeners.len());
@@ -291,6 +299,7 @@ impl Gateway {
                 config: self.context.config.ingest.clone(),
                 limits,
                 counters: self.context.counters.clone(),
+                recent: self.context.recent.clone(),
             }))),
             Role::Delivery => self.context.delivery.store(Some(Delivery::new(
                 self.log.clone(),
@@ -365,10 +374,11 @@ impl Gateway {
             .sessions
             .for_each(|_, live| live.end.end(End::Stopping));
         self.connections.tasks.close();
-        if timeout(grace + STOP_SLACK, self.connections.tasks.wait())
-            .await
-            .is_err()
-        {
+        let ended = tokio::select! {
+            ended = timeout(grace + STOP_SLACK, self.connections.tasks.wait()) => ended,
+            never = tell_progress(&self.context) => never,
+        };
+        if ended.is_err() {
             tracing::warn!(
                 clients = self.context.sessions.len(),
                 "connections did not end in time"

@@ -27,6 +27,7 @@ pub mod mqtt;
 pub mod observe;
 pub mod pace;
 pub mod rates;
+pub mod recent;
 pub mod reload;
 pub mod report;
 pub mod session;

@@ -189,7 +189,7 @@ impl Targets {
             None if plan.auto_create => {
                 self.check_bounds(rule, target)?;
                 let info = self.log.create(target, &plan.spec).await.map_err(failed)?;
-                tracing::info!(%target, %rule, partitions = info.partitions, "topic created in Iggy");
+                tracing::info!(stream = %target.stream, topic = %target.topic, %rule, partitions = info.partitions, "topic created in Iggy");
                 info
             }
             None => {

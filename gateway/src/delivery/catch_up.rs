@@ -93,7 +93,7 @@ impl CatchUps {
                 }
                 Err(error) => {
                     counters.polls_failed.increment();
-                    tracing::debug!(triple = %shared.triple, %error, "catch-up read failed; it is tried again");
+                    tracing::debug!(stream = %shared.triple.target.stream, topic = %shared.triple.target.topic, partition = shared.triple.partition, %error, "catch-up read failed; it is tried again");
                     sleep(backoff.next_pause()).await;
                 }
             }

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Limits;
+use crate::limited::Limited;
 use crate::log::appends::Appends;
 use crate::log::{Log, LogError, Target, Triple};
 use crate::mapping::{Partitions, TopicMap};
@@ -92,6 +93,7 @@ pub struct Delivery {
     /// Where that begins, of the partitions that were asked about; `None` if there is nothing.
     resumes: Mutex<HashMap<Triple, Option<Resume>>>,
     catch_ups: Arc<CatchUps>,
+    lines: Arc<Limited>,
     /// Those who leave now leave because the role ends.
     is_ending: AtomicBool,
     tasks: TaskTracker,
@@ -119,6 +121,7 @@ impl Delivery {
             limits,
             counters,
             consumer: consumer.into(),
+            lines: Arc::new(Limited::with_burst(10)),
             readers: Mutex::default(),
             subscriptions: Mutex::default(),
             resumes: Mutex::default(),

@@ -70,7 +70,7 @@ impl Shared {
     pub fn begin_anew(&self) {
         self.known.lock().committed = None;
         self.regress(0);
-        tracing::warn!(triple = %self.triple, "the topic was deleted and made anew; reading begins at its first record");
+        tracing::warn!(stream = %self.triple.target.stream, topic = %self.triple.target.topic, partition = self.triple.partition, "the topic was deleted and made anew; reading begins at its first record");
     }
 
     /// The log was found to end at `end`, before the position that was reached in that epoch: it is shorter than it was, or
@@ -93,7 +93,7 @@ impl Shared {
         };
         if is_same {
             let position = reached.0;
-            tracing::warn!(triple = %self.triple, position, end, "the log has become shorter; reading goes on at its new end");
+            tracing::warn!(stream = %self.triple.target.stream, topic = %self.triple.target.topic, partition = self.triple.partition, position, end, "the log has become shorter; reading goes on at its new end");
             self.regress(end);
         } else {
             self.begin_anew();
@@ -179,7 +179,7 @@ impl Reader {
         match self.log.forget(&shared.triple, &self.consumer).await {
             Ok(()) => shared.known.lock().committed = None,
             Err(error) => {
-                tracing::debug!(triple = %shared.triple, %error, "committed offset not removed");
+                tracing::debug!(stream = %shared.triple.target.stream, topic = %shared.triple.target.topic, partition = shared.triple.partition, %error, "committed offset not removed");
             }
         }
     }
@@ -228,7 +228,11 @@ impl Reader {
                     *shared.error.lock() = Some(error.to_string());
                     if backoff.is_fresh() {
                         shared.known.lock().failing_since = Some(Instant::now());
-                        tracing::warn!(triple = %shared.triple, %error, "reader cannot read; it tries again until it can");
+                    }
+                    if backoff.is_fresh()
+                        && let Some(left_out) = shared.context.lines.allow(Instant::now())
+                    {
+                        tracing::warn!(stream = %shared.triple.target.stream, topic = %shared.triple.target.topic, partition = shared.triple.partition, %error, left_out, "reader cannot read; it tries again until it can");
                     }
                     sleep(backoff.next_pause()).await;
                     continue;
@@ -336,7 +340,7 @@ impl Reader {
             }
             Err(error) => {
                 shared.context.counters.commits_failed.increment();
-                tracing::debug!(%triple, %error, "offset not committed; it is tried again");
+                tracing::debug!(stream = %triple.target.stream, topic = %triple.target.topic, partition = triple.partition, %error, "offset not committed; it is tried again");
             }
         }
     }

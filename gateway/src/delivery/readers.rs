@@ -124,7 +124,8 @@ impl Delivery {
             context: Context {
                 ledger: SharedLedger::starting_at(end),
                 counters: self.counters.clone(),
-                partition: triple.partition,
+                triple: triple.clone(),
+                lines: self.lines.clone(),
                 foreign: self.map.foreign(&triple.target).cloned(),
             },
             wake: self.appends.listen(triple),
@@ -173,7 +174,7 @@ impl Delivery {
             None => None,
             Some(committed) if committed >= end => {
                 self.counters.log_regressions.increment();
-                tracing::warn!(%triple, committed, end, "the log has become shorter than what is committed; the committed offset is lowered");
+                tracing::warn!(stream = %triple.target.stream, topic = %triple.target.topic, partition = triple.partition, committed, end, "the log has become shorter than what is committed; the committed offset is lowered");
                 Some(end)
             }
             Some(committed) => {
@@ -183,7 +184,7 @@ impl Delivery {
             }
         };
         if let Some(from) = from.filter(|from| *from < end) {
-            tracing::info!(%triple, from, end, "what was not acknowledged before the restart is delivered again to those who subscribe now");
+            tracing::info!(stream = %triple.target.stream, topic = %triple.target.topic, partition = triple.partition, from, end, "what was not acknowledged before the restart is delivered again to those who subscribe now");
         }
         // Also if it begins at the end: not all who were there come back before something is stored.
         let until = self.resume_until;

@@ -18,7 +18,8 @@ use tokio::time::Instant;
 use super::cursor::{Behind, Cursor, Turn};
 use super::ledger::{Entry, SharedLedger};
 use super::outbox::{ConnectionId, Copy, Message, Offered, Outbox};
-use crate::log::StoredRecord;
+use crate::limited::Limited;
+use crate::log::{StoredRecord, Triple};
 use crate::mapping::ForeignTopic;
 use crate::mapping::envelope::{self, EnvelopeError, Opened};
 use crate::mqtt::{QoS, TopicName};
@@ -92,15 +93,17 @@ pub struct Context {
     pub ledger: SharedLedger,
     /// Where outcomes are counted.
     pub counters: Arc<Counters>,
-    /// The partition's number.
-    pub partition: u32,
+    /// The partition.
+    pub triple: Triple,
+    /// Log lines about what cannot be read: an outage concerns all readers at once.
+    pub lines: Arc<Limited>,
     /// What the map says of records that name no MQTT topic.
     pub foreign: Option<Arc<ForeignTopic>>,
 }
 
 impl Context {
     fn open(&self, record: &StoredRecord) -> Result<Opened, EnvelopeError> {
-        envelope::open_in(record, self.partition, self.foreign.as_deref())
+        envelope::open_in(record, self.triple.partition, self.foreign.as_deref())
     }
 }
 
@@ -314,7 +317,8 @@ impl Routes {
                 let missed = record.offset - self.position;
                 context.counters.records_missed.add(missed);
                 tracing::warn!(
-                    partition = context.partition,
+                    stream = %context.triple.target.stream, topic = %context.triple.target.topic,
+                partition = context.triple.partition,
                     from = self.position,
                     missed,
                     "records were gone before they were read; reading goes on behind them"

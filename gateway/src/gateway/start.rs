@@ -16,7 +16,6 @@ use crate::access::{Access, AccessError};
 use crate::backoff::Backoff;
 use crate::config::{Config, ListenerConfig, Method, Secret};
 use crate::http::{self, HttpError};
-use crate::listener::Door;
 use crate::listener::tls::{Tls, TlsError};
 use crate::log::{Log, LogError};
 use crate::mapping::{self, LoadError, NotOneTarget, TopicMap};
@@ -96,11 +95,14 @@ pub(super) async fn read_map(config: &Config) -> Result<TopicMap, StartError> {
     Ok(map)
 }
 
+/// A listener that has no port yet.
+pub(super) type Unbound = (Arc<ListenerConfig>, Option<Arc<Tls>>);
+
 /// Reads what decides who may come in, away from the runtime's threads.
 pub(super) async fn read_access(
     config: &Config,
     log: Arc<dyn Log>,
-) -> Result<(Access, Vec<Door>, AtStart), StartError> {
+) -> Result<(Access, Vec<Unbound>, AtStart), StartError> {
     let config = config.clone();
     let read = spawn_blocking(move || {
         let at_start = AtStart::look(&config);
@@ -113,10 +115,7 @@ pub(super) async fn read_access(
                 address,
                 error: Box::new(error),
             })?;
-            Ok(Door {
-                config: Arc::new(listener),
-                tls: tls.map(Arc::new),
-            })
+            Ok((Arc::new(listener), tls.map(Arc::new)))
         });
         Ok((access, doors.collect::<Result<_, StartError>>()?, at_start))
     });

@@ -393,8 +393,10 @@ impl Lane {
             let text = error.to_string();
             match error {
                 _ if error.is_transient() => {
-                    if backoff.is_fresh() {
-                        tracing::warn!(triple = %self.triple, %error, "append failed; it is tried again until it succeeds");
+                    if backoff.is_fresh()
+                        && let Some(left_out) = ingest.failures.allow(Instant::now())
+                    {
+                        tracing::warn!(stream = %self.triple.target.stream, topic = %self.triple.target.topic, partition = self.triple.partition, %error, left_out, "append failed; it is tried again until it succeeds");
                     }
                 }
                 LogError::NoSuchTarget(_) if revivals < MAX_REVIVALS => {

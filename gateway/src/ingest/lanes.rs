@@ -55,6 +55,11 @@ pub struct IngestState {
 }
 
 impl Ingest {
+    /// Bytes that wait to be stored.
+    pub fn waiting_bytes(&self) -> usize {
+        self.room.held()
+    }
+
     /// What it looks like now. Takes the lock of all lanes for as long as they take to be listed.
     pub fn state(&self, now: Instant) -> IngestState {
         let mut looking_up = 0;
@@ -155,8 +160,10 @@ impl Ingest {
                 match asked {
                     Ok(info) => break info,
                     Err(error) if error.is_transient() => {
-                        if backoff.is_fresh() {
-                            tracing::warn!(%error, "target not known yet; Iggy is asked again until it answers");
+                        if backoff.is_fresh()
+                            && let Some(left_out) = ingest.failures.allow(Instant::now())
+                        {
+                            tracing::warn!(%error, left_out, "target not known yet; Iggy is asked again until it answers");
                         }
                         sleep(backoff.next_pause()).await;
                     }
@@ -199,7 +206,7 @@ impl Ingest {
         if let Some(Lanes::Known { lanes, .. }) = all.get(target)
             && lanes.len() != self.lanes_for(partitions) as usize
         {
-            tracing::warn!(%target, before = lanes.len(), now = partitions, "the number of partitions has changed, and keys move with it");
+            tracing::warn!(stream = %target.stream, topic = %target.topic, before = lanes.len(), now = partitions, "the number of partitions has changed, and keys move with it");
             self.counters.repartitions.increment();
             self.begin_anew(&mut all, target);
         }

@@ -27,6 +27,7 @@ use crate::mapping::{Resolver, RuleId};
 use crate::mqtt::QoS;
 use crate::observe::Counters;
 use crate::pace::Pace;
+use crate::recent::{Kind, Recent};
 use crate::targets::{DEAD_LETTER_PLAN, Targets};
 use crate::wire::Publish;
 
@@ -68,6 +69,8 @@ pub struct Parts {
     pub limits: Arc<Limits>,
     /// Where outcomes are counted.
     pub counters: Arc<Counters>,
+    /// Where refusals are kept.
+    pub recent: Arc<Recent>,
 }
 
 /// The ingest role of a gateway.
@@ -86,6 +89,9 @@ pub struct Ingest {
     dead_letters: Option<Arc<Lane>>,
     ids: MessageIds,
     refusals: Limited,
+    /// Log lines about what Iggy does not do for now: an outage concerns all lanes at once.
+    failures: Limited,
+    recent: Arc<Recent>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -102,6 +108,7 @@ impl Ingest {
             config,
             limits,
             counters,
+            recent,
         } = parts;
         Arc::new_cyclic(|ingest| {
             let dead_letters = (config.on_unstorable == OnUnstorable::DeadLetter).then(|| {
@@ -127,6 +134,8 @@ impl Ingest {
                 dead_letters,
                 ids: MessageIds::new(),
                 refusals: Limited::default(),
+                failures: Limited::with_burst(10),
+                recent,
                 tasks: TaskTracker::new(),
                 stop: CancellationToken::new(),
             }
@@ -189,13 +198,15 @@ impl Ingest {
         why: &dyn fmt::Display,
     ) {
         let publisher = entry.ticket.publisher().clone();
-        if let Some(left_out) = self.refusals.allow(Instant::now()) {
-            let topic = envelope::topic_text(&entry.record);
-            tracing::warn!(
-                client = %publisher.client, peer = %publisher.peer, topic, reason = reason.name(), %why, left_out,
-                "publish refused"
-            );
-        }
+        let topic = envelope::topic_text(&entry.record);
+        self.recent.note(
+            &self.refusals,
+            Kind::Publish,
+            publisher.origin.of(&publisher.client),
+            Some(topic),
+            "publish refused",
+            || format!("{}: {why}", reason.name()),
+        );
         if let Some(first) = entry.ticket.dead_letter() {
             // The dead-letter topic cannot take it either.
             self.counters.dead_letters_failed.increment();

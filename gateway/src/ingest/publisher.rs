@@ -5,7 +5,6 @@
 //! if that is known, and never dropped for DUP alone; once a connection has left, nothing of it is queued any more.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,6 +19,7 @@ use super::room::Share;
 use super::ticket::Ticket;
 use crate::mqtt::{ClientId, PacketId};
 use crate::observe::Counters;
+use crate::recent::Origin;
 use crate::wire::Publish;
 
 /// Where released acknowledgements go: the connection.
@@ -34,8 +34,8 @@ pub trait AckWriter: Send + Sync {
 pub struct Publisher {
     /// Who publishes.
     pub client: ClientId,
-    /// From where.
-    pub peer: SocketAddr,
+    /// By which connection.
+    pub origin: Origin,
     pub(super) counters: Arc<Counters>,
     history: Arc<History>,
     state: Mutex<State>,
@@ -62,7 +62,7 @@ impl fmt::Debug for Publisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Publisher")
             .field("client", &self.client)
-            .field("peer", &self.peer)
+            .field("origin", &self.origin)
             .finish_non_exhaustive()
     }
 }
@@ -83,14 +83,14 @@ impl Publisher {
     /// there.
     pub fn new(
         client: ClientId,
-        peer: SocketAddr,
+        origin: Origin,
         counters: Arc<Counters>,
         history: Arc<History>,
         writer: Box<dyn AckWriter>,
     ) -> Arc<Self> {
         Arc::new(Self {
             client,
-            peer,
+            origin,
             counters,
             state: Mutex::new(State {
                 order: AckOrder::new(history.window()),
@@ -120,8 +120,13 @@ impl Publisher {
             fn close(&self, _: Why) {}
         }
         let client = ClientId::new("test").unwrap();
-        let peer = "192.0.2.1:1".parse().unwrap();
-        Self::new(client, peer, Arc::default(), history, Box::new(Nowhere))
+        Self::new(
+            client,
+            Origin::default(),
+            Arc::default(),
+            history,
+            Box::new(Nowhere),
+        )
     }
 
     /// Its client's share of the room.

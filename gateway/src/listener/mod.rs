@@ -14,18 +14,21 @@ use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::config::{Limits, ListenerConfig, Protocol};
+use crate::config::{Limits, Protocol};
 use crate::host::Host;
+use crate::recent::{Kind, Origin};
 use crate::session::gate::Refused;
 use crate::session::peer::Peer;
 use crate::session::{Context, connection};
 
 pub use addresses::Connections;
 
+use door::Door;
 use stream::Layered;
 use tls::Tls;
 
 mod addresses;
+pub mod door;
 mod stream;
 pub mod tls;
 pub mod websocket;
@@ -53,28 +56,25 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// A listener: what is asked of those who come, and what their streams are wrapped in.
-#[derive(Clone)]
-pub struct Door {
-    /// As configured.
-    pub config: Arc<ListenerConfig>,
-    /// TLS, if it is spoken here.
-    pub tls: Option<Arc<Tls>>,
-}
-
-/// Accepts from `listener` for as long as it is polled.
+/// Accepts from `listener` until its door closes.
 pub async fn accept(
     listener: TcpListener,
-    door: Door,
+    door: Arc<Door>,
     connections: Connections,
     context: Arc<Context>,
 ) {
+    let closing = door.closing();
     loop {
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            biased;
+            () = closing.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
             Ok((stream, peer)) => open(stream, peer, &door, &connections, &context),
             Err(error) => {
                 if let Some(left_out) = context.lines.accept.allow(Instant::now()) {
-                    tracing::warn!(%error, left_out, "cannot accept a connection; if descriptors are used up, raise the limit (ulimit -n)");
+                    tracing::warn!(listener = %door.address, %error, left_out, "cannot accept a connection; if descriptors are used up, raise the limit (ulimit -n)");
                 }
                 sleep(ACCEPT_PAUSE).await;
             }
@@ -85,7 +85,7 @@ pub async fn accept(
 fn open(
     stream: TcpStream,
     address: SocketAddr,
-    door: &Door,
+    door: &Arc<Door>,
     connections: &Connections,
     context: &Arc<Context>,
 ) {
@@ -120,9 +120,20 @@ fn open(
         // To be told so in words it would need the handshake, which is what a flood is after.
         context.counters.connects_refused.increment();
         context.counters.connects_refused_silently.increment();
-        if let Some(left_out) = context.lines.refused.allow(Instant::now()) {
-            tracing::info!(peer = %address, reason = %refused, left_out, "closed before the handshake");
-        }
+        let origin = Origin {
+            peer: Some(address),
+            listener: Some(door.address),
+            connection: None,
+        };
+        let lines = &context.lines.refused;
+        context.recent.note(
+            lines,
+            Kind::Connect,
+            origin.into(),
+            None,
+            "closed before the handshake",
+            || refused,
+        );
         return;
     }
     // Acknowledgements are small and must not wait for more of them.
@@ -130,43 +141,45 @@ fn open(
         tracing::debug!(peer = %address, %error, "TCP_NODELAY not set");
     }
     let peer = Box::new(Peer {
+        id: context.sessions.next_id(),
         address,
-        listener: door.config.clone(),
+        visit: door.enter(),
         certificate: None,
         deadline: Instant::now() + limits.connect_timeout,
         admitted: Arc::default(),
         refuse,
     });
-    let (context, tls) = (context.clone(), door.tls.clone());
+    let (context, listener, id) = (context.clone(), door.address, peer.id);
     connections.tasks.spawn(async move {
         let _counted = counted;
         let counters = context.counters.clone();
         counters.connections_opened.increment();
-        let serving = serve(stream, peer, tls, context);
+        let serving = serve(stream, peer, context);
         if AssertUnwindSafe(serving).catch_unwind().await.is_err() {
             counters.connection_panics.increment();
-            tracing::error!(peer = %address, "the task of a connection panicked; the connection is closed. Please report this");
+            tracing::error!(peer = %address, listener = %listener, connection = id.0, "the task of a connection panicked; the connection is closed. Please report this");
         }
         counters.connections_closed.increment();
     });
 }
 
 /// Serves the client at the other end of `stream`, in whatever its bytes are wrapped.
-async fn serve(stream: TcpStream, peer: Box<Peer>, tls: Option<Arc<Tls>>, context: Arc<Context>) {
-    if tls.is_none() && peer.listener.protocol == Protocol::Mqtt {
+async fn serve(stream: TcpStream, peer: Box<Peer>, context: Arc<Context>) {
+    let tls = peer.door().tls.clone();
+    if tls.is_none() && peer.door().config.protocol == Protocol::Mqtt {
         let (read, write) = stream.into_split();
         return connection::serve(context, read, write, peer).await;
     }
-    let address = peer.address;
+    let closing = peer.door().closing();
+    let origin = peer.origin();
     let opening = timeout_at(
         peer.deadline,
         unwrap(stream, peer, tls, &context.config.limits),
     );
-    let stopping = context.stopping.clone();
     // On the heap while it lasts, which is not long.
     let opened = tokio::select! {
         biased;
-        () = stopping.cancelled() => return,
+        () = closing.cancelled() => return,
         opened = Box::pin(opening) => opened,
     };
     let why = match opened {
@@ -182,9 +195,15 @@ async fn serve(stream: TcpStream, peer: Box<Peer>, tls: Option<Arc<Tls>>, contex
     context.counters.connects_unfinished.increment();
     // A device whose certificate is not accepted is one to see to; so is one that speaks no TLS where it has to. But scanners
     // do the same all the time.
-    if let Some(left_out) = context.lines.handshakes.allow(Instant::now()) {
-        tracing::info!(peer = %address, reason = %why, left_out, "closed: no handshake");
-    }
+    let lines = &context.lines.handshakes;
+    context.recent.note(
+        lines,
+        Kind::Connect,
+        origin.into(),
+        None,
+        "closed: no handshake",
+        || why,
+    );
 }
 
 /// Makes the handshakes of the listener.
@@ -194,8 +213,9 @@ async fn unwrap(
     tls: Option<Arc<Tls>>,
     limits: &Limits,
 ) -> Result<(Layered, Box<Peer>), HandshakeError> {
-    let (path, admitted) = (peer.listener.path.clone(), peer.admitted.clone());
-    let stream = match (peer.listener.protocol, tls) {
+    let config = peer.door().config.clone();
+    let (path, admitted) = (config.path.clone(), peer.admitted.clone());
+    let stream = match (config.protocol, tls) {
         (Protocol::Mqtt, None) => Layered::Tcp(stream),
         (Protocol::WebSocket, None) => {
             let stream = websocket::accept(stream, &path, admitted, limits).await?;

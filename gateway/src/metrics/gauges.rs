@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{Gauge, MAX_PARTITIONS, unix_seconds};
 use crate::delivery::state::ReaderState;
 use crate::ingest::lane::LaneState;
+use crate::listener::door::Phase;
 use crate::log::Triple;
 use crate::session::Context;
 use crate::status::{Observer, readiness};
@@ -18,6 +19,7 @@ use crate::status::{Observer, readiness};
 pub(super) fn all(observer: &Observer) -> Vec<Gauge> {
     let (context, now) = (&**observer.context(), Instant::now());
     let mut gauges = gateway(observer, context);
+    gauges.extend(listeners(context));
     gauges.extend(ingest(context, now));
     gauges.extend(delivery(context, now));
     gauges
@@ -73,6 +75,38 @@ fn gateway(observer: &Observer, context: &Context) -> Vec<Gauge> {
         )
         .value(context.targets.weak().len() as f64),
     ]
+}
+
+fn listeners(context: &Context) -> Vec<Gauge> {
+    let mut connections = Gauge::new(
+        "connections",
+        "Sockets by listener: handshaking until their CONNECT is accepted, then connected",
+    );
+    let mut accepting = Gauge::new("listener_accepting", "Whether a listener accepts, 1 or 0");
+    let mut accepted = Gauge::new("listener_accepted", "Sockets accepted by a listener").counter();
+    let mut expiry = Gauge::new(
+        "certificate_expiry_timestamp",
+        "When the certificate of a listener ends to be valid, seconds since 1970",
+    )
+    .in_unit(Unit::Seconds);
+    for door in &context.doors {
+        let address = &*door.address.to_string();
+        let listener = ("listener", address);
+        let states = [
+            ("handshaking", door.handshaking()),
+            ("connected", door.connected()),
+        ];
+        for (state, count) in states {
+            connections.with(&[listener, ("state", state)], count as f64);
+        }
+        let accepts = door.phase() == Phase::Accepting;
+        accepting.with(&[listener], f64::from(u8::from(accepts)));
+        accepted.with(&[listener], door.accepted.get() as f64);
+        if let Some(end) = door.certificate_ends() {
+            expiry.with(&[listener], unix_seconds(end));
+        }
+    }
+    vec![connections, accepting, accepted, expiry]
 }
 
 /// The first of what is sorted by partition, and how many are left out.

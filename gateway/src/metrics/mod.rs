@@ -83,8 +83,9 @@ impl fmt::Debug for Everything {
 /// Labels of an exemplar, of which there are none.
 type NoLabels = [(&'static str, &'static str); 0];
 
-/// A gauge and what it shows.
+/// A gauge and what it shows; or a counter of something of which there are several.
 struct Gauge {
+    is_counter: bool,
     name: &'static str,
     unit: Option<Unit>,
     help: &'static str,
@@ -94,11 +95,17 @@ struct Gauge {
 impl Gauge {
     fn new(name: &'static str, help: &'static str) -> Self {
         Self {
+            is_counter: false,
             name,
             unit: None,
             help,
             samples: Vec::new(),
         }
+    }
+
+    fn counter(mut self) -> Self {
+        self.is_counter = true;
+        self
     }
 
     fn in_unit(mut self, unit: Unit) -> Self {
@@ -142,19 +149,19 @@ impl Collector for Everything {
             }
         }
         for gauge in gauges::all(&self.0) {
-            let mut metric = encoder.encode_descriptor(
-                gauge.name,
-                gauge.help,
-                gauge.unit.as_ref(),
-                MetricType::Gauge,
-            )?;
+            let kind = match gauge.is_counter {
+                true => MetricType::Counter,
+                false => MetricType::Gauge,
+            };
+            let mut metric =
+                encoder.encode_descriptor(gauge.name, gauge.help, gauge.unit.as_ref(), kind)?;
             for (labels, value) in &gauge.samples {
-                if labels.is_empty() {
-                    metric.encode_gauge(value)?;
-                } else {
-                    metric
-                        .encode_family(&labels.as_slice())?
-                        .encode_gauge(value)?;
+                match (labels.as_slice(), gauge.is_counter) {
+                    (labels, true) => metric
+                        .encode_family(&labels)?
+                        .encode_counter::<NoLabels, _, f64>(value, None)?,
+                    ([], false) => metric.encode_gauge(value)?,
+                    (labels, false) => metric.encode_family(&labels)?.encode_gauge(value)?,
                 }
             }
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tracing::field::display;
 
 use super::gate::{self, Admitted, Refused};
 use super::incoming::{Incoming, Read};
@@ -21,9 +22,12 @@ use crate::access::{Action, Grant};
 use crate::delivery::Outbox;
 use crate::host::Host;
 use crate::ingest::{AckWriter, Publisher, Reason, Received, Why};
+use crate::limited::Limited;
+use crate::listener::door::Visit;
 use crate::mqtt::{ClientId, PacketId, QoS, TopicName};
 use crate::observe::Counters;
 use crate::rates::Publishing;
+use crate::recent::{Kind, Origin, Whom};
 use crate::wire::{
     ConnectReturnCode, Packet, Publish, Subscribe, SubscribeReturnCode, Unsubscribe, Violation,
     encode,
@@ -62,25 +66,27 @@ where
 {
     let counters = context.counters.clone();
     let stall = context.config.limits.ack_timeout;
-    let address = peer.address;
+    let (address, closing) = (peer.address, peer.door().closing());
+    let origin = peer.origin();
     let mut incoming = Incoming::new(read, &context.config.limits, counters.clone());
     let admitted = tokio::select! {
         biased;
-        () = context.stopping.cancelled() => return,
+        () = closing.cancelled() => return,
         // On the heap while it lasts: what only the beginning or the end of a connection needs is not kept by all that idle.
         admitted = Box::pin(gate::admit(&context, &mut incoming, peer)) => admitted,
     };
     let admitted = match admitted {
         Ok(admitted) => admitted,
         Err(refused) => {
-            let turn_away = turn_away(refused, &context, incoming.into_stream(), write, address);
+            let turn_away = turn_away(refused, &context, incoming.into_stream(), write, origin);
             return Box::pin(turn_away).await;
         }
     };
-    let mut connection = Connection::enter(&context, admitted, address);
+    let mut connection = Connection::enter(&context, admitted, address, origin);
     let outbox = connection.outbox.clone();
     let end = connection.end.clone();
-    if context.stopping.is_cancelled() {
+    // Whoever closes the door looks through those who are connected; this one may have come in after.
+    if closing.is_cancelled() {
         end.end(End::Stopping);
     }
     // Whoever changes the users looks through those who are connected; this one may have come in by the old file, after.
@@ -90,8 +96,8 @@ where
     outbox.control(|out| encode::connack(ConnectReturnCode::Accepted, out));
     counters.connects_accepted.increment();
     tracing::debug!(
-        client = %connection.client, peer = %address, connection = outbox.id().0, who = %connection.grant.identity(),
-        "connected"
+        client = %connection.client, peer = %address, listener = %connection.visit.door().address, connection = outbox.id().0,
+        who = %connection.grant.identity(), "connected"
     );
 
     let mut writer = Writer::new(write, outbox, stall, counters);
@@ -106,7 +112,7 @@ where
     match ended {
         Ended::Write(_) | Ended::Lost => {}
         // It is not the client's doing: what it has sent is finished and acknowledged, what waits for it is sent.
-        Ended::Told(End::Stopping | End::DeliveryEnded) => {
+        Ended::Told(End::Stopping | End::Draining | End::DeliveryEnded) => {
             let finish = async {
                 tokio::select! {
                     biased;
@@ -137,13 +143,8 @@ async fn expiry(at: Option<Instant>) {
     }
 }
 
-async fn turn_away<R, W>(
-    refused: Refused,
-    context: &Context,
-    read: R,
-    mut write: W,
-    peer: SocketAddr,
-) where
+async fn turn_away<R, W>(refused: Refused, context: &Context, read: R, mut write: W, origin: Origin)
+where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
@@ -152,16 +153,25 @@ async fn turn_away<R, W>(
         // Probes and scanners do this all the time: nobody has to act.
         Refused::Unfinished { .. } => {
             counters.connects_unfinished.increment();
-            tracing::debug!(%peer, reason = %refused, "closed");
+            tracing::debug!(
+                peer = origin.peer.map(display), listener = origin.listener.map(display), connection = origin.connection.map(|id| id.0),
+                reason = %refused, "closed"
+            );
         }
         _ => {
             counters.connects_refused.increment();
             if let Refused::Denied { .. } = &refused {
                 counters.connects_unauthenticated.increment();
             }
-            if let Some(left_out) = context.lines.refused.allow(Instant::now()) {
-                tracing::info!(%peer, reason = %refused, left_out, "CONNECT refused");
-            }
+            let lines = &context.lines.refused;
+            context.recent.note(
+                lines,
+                Kind::Connect,
+                origin.into(),
+                None,
+                "CONNECT refused",
+                || &refused,
+            );
         }
     }
     if !matches!(refused, Refused::Unfinished { .. }) {
@@ -207,6 +217,8 @@ struct Connection {
     subscriptions: Subscriptions,
     /// How fast it may publish, if there is a limit.
     pace: Option<Box<Publishing>>,
+    /// Counted at its listener until the end.
+    visit: Visit,
 }
 
 /// Where the publisher's acknowledgements go.
@@ -229,17 +241,19 @@ impl AckWriter for Answers {
 }
 
 impl Connection {
-    fn enter(context: &Arc<Context>, admitted: Admitted, peer: SocketAddr) -> Self {
+    fn enter(context: &Arc<Context>, admitted: Admitted, peer: SocketAddr, origin: Origin) -> Self {
         let Admitted {
             client,
             identity,
+            id,
+            visit,
             max_silence,
         } = admitted;
         let identity = Arc::new(identity);
         let grant = context.access.grant(identity.clone(), &client);
         let counters = context.counters.clone();
         let outbox = Arc::new(Outbox::new(
-            context.sessions.next_id(),
+            id,
             &context.config.limits,
             context.outbox_total.clone(),
             counters.clone(),
@@ -253,7 +267,7 @@ impl Connection {
         };
         let publisher = Publisher::new(
             client.clone(),
-            peer,
+            origin,
             counters.clone(),
             context.histories.enter(&client),
             Box::new(answers),
@@ -264,6 +278,7 @@ impl Connection {
             subscribed: Arc::default(),
             identity,
             publisher: publisher.clone(),
+            door: visit.door().clone(),
         };
         let subscriptions =
             Subscriptions::new(context.clone(), outbox.clone(), live.subscribed.clone());
@@ -276,6 +291,7 @@ impl Connection {
         Self {
             context: context.clone(),
             pace: pace.map(Box::new),
+            visit,
             client,
             peer,
             max_silence,
@@ -357,13 +373,19 @@ impl Connection {
             .grant
             .allows(access, client, Action::Publish, &publish.topic)
         {
-            if let Some(left_out) = self.context.denials.allow(Instant::now()) {
-                tracing::warn!(
-                    %client, peer = %self.peer, who = %self.grant.identity(), topic = publish.topic.as_str(),
-                    reason = Reason::NotAllowed.name(), left_out,
-                    "publish refused: the permissions of the client do not allow it"
-                );
-            }
+            self.note(
+                &self.context.denials,
+                Kind::Publish,
+                Some(publish.topic.as_str()),
+                "publish refused",
+                || {
+                    let who = self.grant.identity();
+                    format!(
+                        "{}: the permissions of {who} do not allow it",
+                        Reason::NotAllowed.name()
+                    )
+                },
+            );
             ticket.denied(Reason::NotAllowed, self.context.config.ingest.on_denied);
             return Ok(());
         }
@@ -376,12 +398,18 @@ impl Connection {
             Some(ingest) => ingest.submit(publish, ticket).await,
             None => {
                 let reason = Reason::NoIngestRole;
-                if let Some(left_out) = self.context.denials.allow(Instant::now()) {
-                    tracing::warn!(
-                        client = %self.client, peer = %self.peer, topic = publish.topic.as_str(), reason = reason.name(), left_out,
-                        "publish refused: no source connector is attached to this gateway"
-                    );
-                }
+                self.note(
+                    &self.context.denials,
+                    Kind::Publish,
+                    Some(publish.topic.as_str()),
+                    "publish refused",
+                    || {
+                        format!(
+                            "{}: no source connector is attached to this gateway",
+                            reason.name()
+                        )
+                    },
+                );
                 ticket.denied(reason, self.context.config.ingest.on_denied);
             }
         }
@@ -404,9 +432,14 @@ impl Connection {
                 }
                 Err(reason) => {
                     self.context.counters.subscriptions_refused.increment();
-                    if let Some(left_out) = self.context.lines.subscriptions.allow(Instant::now()) {
-                        tracing::info!(client = %self.client, %filter, %reason, left_out, "subscription refused");
-                    }
+                    let lines = &self.context.lines.subscriptions;
+                    self.note(
+                        lines,
+                        Kind::Subscribe,
+                        Some(filter.as_str()),
+                        "subscription refused",
+                        || &reason,
+                    );
                     SubscribeReturnCode::Failure
                 }
             });
@@ -439,17 +472,18 @@ impl Connection {
     }
 
     fn count(&self, ended: &Ended, broken_publish: bool) {
-        let (client, peer) = (&self.client, self.peer);
         let (counters, lines) = (&self.context.counters, &self.context.lines);
-        let now = Instant::now();
+        let closed = |kind, lines, what, reason: &dyn Fn() -> String| {
+            self.note(lines, kind, None, what, reason);
+        };
         match ended {
-            Ended::Disconnected => tracing::debug!(%client, %peer, "disconnected"),
-            Ended::Lost => tracing::debug!(%client, %peer, "connection lost"),
+            Ended::Disconnected => self.debug("disconnected"),
+            Ended::Lost => self.debug("connection lost"),
             Ended::KeepAlive => {
                 counters.keep_alive_timeouts.increment();
-                if let Some(left_out) = lines.closed.allow(now) {
-                    tracing::info!(%client, %peer, left_out, "closed: nothing was heard for 1.5 times the keep-alive");
-                }
+                closed(Kind::Closed, &lines.closed, "closed", &|| {
+                    "nothing was heard for 1.5 times the keep-alive".to_owned()
+                });
             }
             Ended::Violation(violation) => {
                 counters.violations.increment();
@@ -460,35 +494,68 @@ impl Connection {
                 }
                 // It will send the same bytes again.
                 self.flaps(violation.reason());
-                if let Some(left_out) = lines.violations.allow(now) {
-                    tracing::warn!(%client, %peer, reason = %violation, left_out, "closed: protocol error");
-                }
+                let reason = || violation.to_string();
+                closed(
+                    Kind::Protocol,
+                    &lines.violations,
+                    "closed: protocol error",
+                    &reason,
+                );
             }
             Ended::Unreadable(error) => {
                 counters.violations.increment();
-                if let Some(left_out) = lines.violations.allow(now) {
-                    tracing::warn!(%client, %peer, reason = %error, left_out, "closed: protocol error");
-                }
+                let reason = || error.to_string();
+                closed(
+                    Kind::Protocol,
+                    &lines.violations,
+                    "closed: protocol error",
+                    &reason,
+                );
             }
             Ended::Write(error) => {
-                if let Some(left_out) = lines.closed.allow(now) {
-                    tracing::info!(%client, %peer, %error, left_out, "closed: writing failed");
-                }
+                let reason = || format!("writing failed: {error}");
+                closed(Kind::Closed, &lines.closed, "closed", &reason);
             }
             Ended::Told(end) => {
+                let mut kind = Kind::Closed;
                 match end {
-                    End::Evicted(eviction) => eviction.count(counters),
+                    End::Evicted(eviction) => {
+                        eviction.count(counters);
+                        kind = Kind::Evicted;
+                    }
                     End::Revoked | End::Expired | End::SubscriptionNotAllowed => {
                         counters.connections_revoked.increment();
                     }
                     End::PublishNotStored(why @ Why::Refused(_)) => self.flaps(why.name()),
                     _ => {}
                 }
-                if let Some(left_out) = lines.closed.allow(now) {
-                    tracing::info!(%client, %peer, reason = end.reason(), left_out, "closed");
-                }
+                closed(kind, &lines.closed, "closed", &|| end.reason().to_owned());
             }
         }
+    }
+
+    fn whom(&self) -> Whom<'_> {
+        self.publisher.origin.of(&self.client)
+    }
+
+    fn note<R: ToString>(
+        &self,
+        lines: &Limited,
+        kind: Kind,
+        topic: Option<&str>,
+        what: &str,
+        reason: impl FnOnce() -> R,
+    ) {
+        self.context
+            .recent
+            .note(lines, kind, self.whom(), topic, what, reason);
+    }
+
+    fn debug(&self, what: &str) {
+        tracing::debug!(
+            client = %self.client, peer = %self.peer, listener = %self.visit.door().address, connection = self.outbox.id().0,
+            "{what}"
+        );
     }
 
     fn flaps(&self, reason: &'static str) {

@@ -13,6 +13,8 @@ use super::Context;
 use super::incoming::{Incoming, Read};
 use super::peer::Peer;
 use crate::access::{Denied, Identity};
+use crate::delivery::ConnectionId;
+use crate::listener::door::Visit;
 use crate::mqtt::ClientId;
 use crate::wire::{Connect, ConnectReturnCode, Packet, Violation};
 
@@ -23,6 +25,10 @@ pub struct Admitted {
     pub client: ClientId,
     /// Who it is.
     pub identity: Identity,
+    /// The number of its connection.
+    pub id: ConnectionId,
+    /// Its place at its listener.
+    pub visit: Visit,
     /// How long it may be silent; `None` for ever. One and a half times what it announced (3.1.2-24).
     pub max_silence: Option<Duration>,
 }
@@ -162,7 +168,7 @@ pub async fn admit<R: AsyncRead + Unpin>(
     let authenticated =
         context
             .access
-            .authenticate(&peer.listener, peer.certificate.as_ref(), &connect);
+            .authenticate(&peer.door().config, peer.certificate.as_ref(), &connect);
     let identity = match timeout_at(peer.deadline, authenticated).await {
         Ok(Ok(identity)) => identity,
         Ok(Err(denied)) => {
@@ -191,7 +197,11 @@ pub async fn admit<R: AsyncRead + Unpin>(
     }
     peer.admitted.store(true, Ordering::Relaxed);
     let max_silence = max_silence(connect.keep_alive, context.config.limits.max_keep_alive);
+    let Peer { id, mut visit, .. } = *peer;
+    visit.admitted();
     Ok(Admitted {
+        id,
+        visit,
         client: connect.client_id.unwrap_or_else(generated_id),
         identity,
         max_silence,

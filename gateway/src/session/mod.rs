@@ -23,10 +23,12 @@ use crate::delivery::{ConnectionId, Delivery, Eviction, Outbox, OutboxTotal};
 use crate::health::Health;
 use crate::ingest::{Histories, Ingest, Publisher, Why};
 use crate::limited::Limited;
+use crate::listener::door::Door;
 use crate::mapping::Resolver;
 use crate::mqtt::ClientId;
 use crate::observe::Counters;
 use crate::rates::Rates;
+use crate::recent::Recent;
 use crate::targets::Targets;
 
 use flaps::Flaps;
@@ -62,10 +64,14 @@ pub struct Context {
     pub access: Access,
     /// What somebody has to see to.
     pub alarms: Alarms,
+    /// Where clients connect.
+    pub doors: Vec<Arc<Door>>,
     /// Who is connected.
     pub sessions: Sessions,
     /// What clients have published on earlier connections.
     pub histories: Histories,
+    /// What was refused or closed lately.
+    pub recent: Arc<Recent>,
     /// Log lines about publishes that are not allowed.
     pub denials: Limited,
     /// Log lines about connections.
@@ -155,6 +161,8 @@ pub enum End {
     SubscriptionNotAllowed,
     /// The gateway stops.
     Stopping,
+    /// Its listener is drained.
+    Draining,
 }
 
 impl End {
@@ -172,6 +180,7 @@ impl End {
                 "it may no longer subscribe to what it has subscribed to"
             }
             Self::Stopping => "the gateway stops",
+            Self::Draining => "its listener is drained",
         }
     }
 }
@@ -210,6 +219,8 @@ pub struct Live {
     pub identity: Arc<Identity>,
     /// What it publishes.
     pub publisher: Arc<Publisher>,
+    /// The listener that it came by.
+    pub door: Arc<Door>,
 }
 
 impl Live {
@@ -302,6 +313,7 @@ mod tests {
             subscribed: Arc::default(),
             identity: Arc::default(),
             publisher: Publisher::for_tests(),
+            door: Arc::new(Door::for_tests()),
         }
     }
 

@@ -8,14 +8,18 @@ use tokio::time::Instant;
 
 use super::gate::Refused;
 use crate::access::certificate::PeerCertificate;
-use crate::config::ListenerConfig;
+use crate::delivery::ConnectionId;
+use crate::listener::door::{Door, Visit};
+use crate::recent::Origin;
 
 /// The other end of a connection.
 pub struct Peer {
+    /// The number of its connection.
+    pub id: ConnectionId,
     /// Where it comes from.
     pub address: SocketAddr,
-    /// Where it came to, and what is asked of clients there.
-    pub listener: Arc<ListenerConfig>,
+    /// Its place at the listener that it came to.
+    pub visit: Visit,
     /// The certificate that it has shown, if it was asked and had one.
     pub certificate: Option<PeerCertificate>,
     /// By when it must have been let in.
@@ -24,4 +28,20 @@ pub struct Peer {
     pub admitted: Arc<AtomicBool>,
     /// What the listener has found against it.
     pub refuse: Option<Refused>,
+}
+
+impl Peer {
+    /// The listener that it came to.
+    pub fn door(&self) -> &Arc<Door> {
+        self.visit.door()
+    }
+
+    /// Its connection, for log lines.
+    pub fn origin(&self) -> Origin {
+        Origin {
+            peer: Some(self.address),
+            listener: Some(self.door().address),
+            connection: Some(self.id),
+        }
+    }
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::config::{Config, Limits, ListenerConfig};
 use crate::delivery::Delivery;
 use crate::gateway::{Gateway, Role};
+use crate::listener::door::Door;
 use crate::log::memory::MemoryLog;
 use crate::log::{Log, Name, Record, StoredRecord, Target, Triple};
 use crate::mapping::envelope::{HeaderSet, Published};
@@ -68,7 +69,7 @@ pub(crate) struct Sim {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) log: Arc<MemoryLog>,
     /// What clients would have come to.
-    listener: Arc<ListenerConfig>,
+    pub(crate) door: Arc<Door>,
 }
 
 impl Sim {
@@ -107,16 +108,17 @@ impl Sim {
         ];
         let mut config = Config::load(&json!({}), environment).unwrap();
         configure(&mut config);
-        let listener = Arc::new(config.listeners().remove(0));
+        let listener = config.listeners().remove(0);
         config.listen.clear();
         let map = TopicMap::compile("map.toml", map).unwrap();
         let gateway = Gateway::start_on(config, map, log).await.unwrap();
         assert!(gateway.add_role(Role::Ingest));
         assert!(gateway.add_role(Role::Delivery));
+        let door = door(&gateway, listener);
         Self {
             gateway,
             log: memory,
-            listener,
+            door,
         }
     }
 
@@ -127,7 +129,8 @@ impl Sim {
         let context = self.gateway.context().clone();
         let peer = Peer {
             address: "192.0.2.1:1".parse().unwrap(),
-            listener: self.listener.clone(),
+            id: context.sessions.next_id(),
+            visit: self.door.enter(),
             certificate: None,
             deadline: Instant::now() + context.config.limits.connect_timeout,
             admitted: Arc::default(),
@@ -215,6 +218,13 @@ impl Sim {
             self.gateway.counters().snapshot()
         );
     }
+}
+
+/// Where clients of `gateway` come in, who do not come over the network.
+pub(crate) fn door(gateway: &Gateway, listener: ListenerConfig) -> Arc<Door> {
+    let stopping = &gateway.context().stopping;
+    let address = listener.address;
+    Arc::new(Door::new(address, Arc::new(listener), None, stopping))
 }
 
 pub(crate) fn triple(topic: &str, partition: u32) -> Triple {

@@ -24,20 +24,18 @@ async fn start(map: &str, limit: impl FnOnce(&mut Limits)) -> Result<Sim, StartE
     let environment = [
         ("MQTT_GATEWAY_IGGY_PASSWORD", "secret"),
         ("MQTT_GATEWAY_AUTHENTICATION", "anonymous"),
+        ("MQTT_GATEWAY_HTTP_LISTEN", ""),
     ];
     let mut config = Config::load(&json!({"produce": "runtime"}), environment).unwrap();
     assert_eq!(config.ingest.produce, Produce::Runtime);
-    let listener = Arc::new(config.listeners().remove(0));
+    let listener = config.listeners().remove(0);
     config.listen.clear();
     limit(&mut config.limits);
     let log = Arc::new(MemoryLog::new());
     let map = TopicMap::compile("map.toml", map).unwrap();
     let gateway = Gateway::start_on(config, map, log.clone()).await?;
-    Ok(Sim {
-        gateway,
-        log,
-        listener,
-    })
+    let door = super::door(&gateway, listener);
+    Ok(Sim { gateway, log, door })
 }
 
 /// A gateway with both roles, and the end from which the runtime takes.

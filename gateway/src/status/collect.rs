@@ -16,13 +16,15 @@ use tokio::time::Instant;
 
 use super::history::Recorder;
 use super::{
-    AlarmStatus, DeliveryStatus, Holder, IngestStatus, LaneStatus, MOST_ROWS, MapStatus,
-    ReaderStatus, RuleStatus, Status, SubscriberStatus, readiness,
+    AlarmStatus, DeliveryStatus, Holder, IngestStatus, LaneStatus, ListenerStatus, MOST_ROWS,
+    MapStatus, ReaderStatus, RefusalStatus, RuleStatus, Status, SubscriberStatus, readiness,
 };
 use crate::config::Produce;
 use crate::delivery::ConnectionId;
 use crate::delivery::state::{DeliveryState, ReaderState, SubscriberState};
 use crate::ingest::IngestState;
+use crate::listener::door::Door;
+use crate::recent::Entry;
 use crate::session::Context;
 
 /// For how long a picture is given to everyone who asks.
@@ -123,7 +125,7 @@ impl Observer {
             readiness: readiness::check(context),
             roles: roles.into_iter().flatten().map(str::to_owned).collect(),
             alarms: alarms(context, now),
-            listeners: Vec::new(),
+            listeners: context.doors.iter().map(|door| listener(door)).collect(),
             clients: context.sessions.len() as u64,
             counters: context
                 .counters
@@ -133,7 +135,7 @@ impl Observer {
                 .collect(),
             ingest: ingest.map(|ingest| ingest_status(context, ingest.state(now))),
             delivery: delivery.map(|delivery| delivery_status(context, delivery.state(now))),
-            refusals: Vec::new(),
+            refusals: context.recent.entries().into_iter().map(refusal).collect(),
             map: self.map(),
             history: self.recorder.history(),
         }
@@ -179,6 +181,38 @@ fn alarms(context: &Context, now: Instant) -> Vec<AlarmStatus> {
             standing_for_seconds: now.saturating_duration_since(alarm.since).as_secs_f64(),
         })
         .collect()
+}
+
+fn text(address: Option<SocketAddr>) -> Option<String> {
+    address.map(|address| address.to_string())
+}
+
+fn refusal(entry: Entry) -> RefusalStatus {
+    RefusalStatus {
+        at_ms: unix_ms(entry.at),
+        kind: entry.kind.name().to_owned(),
+        client: entry.client,
+        peer: text(entry.origin.peer),
+        listener: text(entry.origin.listener),
+        connection: entry.origin.connection.map(|id| id.0),
+        topic: entry.topic,
+        reason: entry.reason,
+        left_out: entry.left_out,
+    }
+}
+
+fn listener(door: &Door) -> ListenerStatus {
+    let methods = door.config.authentication.iter();
+    ListenerStatus {
+        address: door.address.to_string(),
+        scheme: door.config.scheme().to_owned(),
+        authentication: methods.map(|method| method.name().to_owned()).collect(),
+        state: door.phase().name().to_owned(),
+        connected: door.connected(),
+        handshaking: door.handshaking(),
+        accepted: door.accepted.get(),
+        certificate_ends_ms: door.certificate_ends().map(unix_ms),
+    }
 }
 
 fn ingest_status(context: &Context, mut state: IngestState) -> IngestStatus {
@@ -272,13 +306,13 @@ fn delivery_status(context: &Context, state: DeliveryState) -> DeliveryStatus {
 }
 
 /// Client id and address of connections; `None` of one that has ended meanwhile.
-type Names = HashMap<ConnectionId, Option<(String, SocketAddr)>>;
+type Names = HashMap<ConnectionId, Option<(String, Option<SocketAddr>)>>;
 
 /// Looks up who the wanted ones are.
 fn names(context: &Context, mut wanted: Names) -> Names {
     context.sessions.for_each(|client, live| {
         if let Some(name) = wanted.get_mut(&live.outbox.id()) {
-            *name = Some((client.to_string(), live.publisher.peer));
+            *name = Some((client.to_string(), live.publisher.origin.peer));
         }
     });
     wanted
@@ -286,7 +320,7 @@ fn names(context: &Context, mut wanted: Names) -> Names {
 
 fn name(names: &Names, connection: ConnectionId) -> (String, String) {
     match names.get(&connection).cloned().flatten() {
-        Some((client, peer)) => (client, peer.to_string()),
+        Some((client, peer)) => (client, text(peer).unwrap_or_default()),
         None => ("(gone)".to_owned(), String::new()),
     }
 }

@@ -256,6 +256,8 @@ pub struct RefusalStatus {
     pub peer: Option<String>,
     /// The listener.
     pub listener: Option<String>,
+    /// The number of the connection, as in log lines.
+    pub connection: Option<u64>,
     /// The MQTT topic or filter.
     pub topic: Option<String>,
     /// Why.

@@ -3,7 +3,10 @@
 //! What always holds: it is ready when its listeners accept, its topic map is loaded and Iggy answered when it was asked last,
 //! which is a few seconds ago at most; what does not pass says why.
 
+use std::sync::Arc;
+
 use super::{Check, Readiness};
+use crate::listener::door::{Door, Phase};
 use crate::session::Context;
 
 /// The most notes.
@@ -23,6 +26,7 @@ pub fn check(context: &Context) -> Readiness {
     if weak.len() > MOST_NOTES {
         notes.push(format!("and {} topics more", weak.len() - MOST_NOTES));
     }
+    notes.extend(closed(context));
     Readiness {
         ready: checks.iter().all(|check| check.ok),
         checks,
@@ -49,7 +53,28 @@ fn listener(context: &Context) -> Check {
             ..check
         };
     }
-    check
+    // One that was drained alone is meant to be closed: a note, as long as clients find another.
+    let is_open = |door: &Arc<Door>| door.phase() == Phase::Accepting;
+    if context.doors.is_empty() || context.doors.iter().any(is_open) {
+        return check;
+    }
+    Check {
+        ok: false,
+        reason: Some(format!(
+            "no listener accepts: {}",
+            closed(context).join(", ")
+        )),
+        ..check
+    }
+}
+
+/// Listeners that do not accept.
+fn closed(context: &Context) -> Vec<String> {
+    let closed = context.doors.iter();
+    closed
+        .filter(|door| door.phase() != Phase::Accepting)
+        .map(|door| format!("listener {} is {}", door.address, door.phase().name()))
+        .collect()
 }
 
 /// A gateway does not start without one, and one that cannot be used does not take its place.

@@ -90,7 +90,8 @@ impl Routes {
         if missed > 0 {
             context.counters.records_missed.add(missed);
             tracing::warn!(
-                partition = context.partition,
+                stream = %context.triple.target.stream, topic = %context.triple.target.topic,
+                partition = context.triple.partition,
                 connection = turn.connection.0,
                 from,
                 missed,

@@ -43,7 +43,8 @@ fn context() -> Context {
     Context {
         ledger: SharedLedger::starting_at(0),
         counters: Arc::default(),
-        partition: 0,
+        triple: crate::sim::triple("t", 0),
+        lines: Arc::default(),
         foreign: None,
     }
 }

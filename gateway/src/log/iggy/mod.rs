@@ -209,7 +209,7 @@ impl IggyLog {
             // What is the same twice was not damaged on its way, so asking once more would not mend it.
             match again.damage.iter().find_map(Damage::offset) {
                 Some(offset) => {
-                    tracing::warn!(%triple, offset, "Iggy has stored a record that does not fit its checksum; it is delivered as it is");
+                    tracing::warn!(stream = %triple.target.stream, topic = %triple.target.topic, partition = triple.partition, offset, "Iggy has stored a record that does not fit its checksum; it is delivered as it is");
                 }
                 None if again.damage.is_empty() => {}
                 None => self.compare_batches.store(false, Ordering::Relaxed),
