@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -187,24 +187,26 @@ impl Gateway {
             config,
         });
         let observer = Observer::new(context.clone());
-        let actions = Arc::new(RemoteActions);
-        let http = Http::new(&context.config.http, token, observer.clone(), actions);
-        let gateway = Arc::new(Self {
-            context,
-            http: http.clone(),
-            log,
-            appends: Arc::default(),
-            runtime_target,
-            batches: Mutex::default(),
-            connections: Connections::default(),
-            addresses,
-            tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
-            roles: Mutex::default(),
+        let gateway = Arc::new_cyclic(|gateway| {
+            let actions = Arc::new(RemoteActions(gateway.clone()));
+            let http = Http::new(&context.config.http, token, observer.clone(), actions);
+            Self {
+                context,
+                http,
+                log,
+                appends: Arc::default(),
+                runtime_target,
+                batches: Mutex::default(),
+                connections: Connections::default(),
+                addresses,
+                tasks: TaskTracker::new(),
+                stop: CancellationToken::new(),
+                roles: Mutex::default(),
+            }
         });
         gateway.spawn(observer.record());
-        for (address, bound) in http.bind() {
-            gateway.spawn(http.clone().serve(address, bound));
+        for (address, bound) in gateway.http.bind() {
+            gateway.spawn(gateway.http.clone().serve(address, bound));
         }
         gateway.spawn(health::watch(
             gateway.context.health.clone(),
@@ -393,7 +395,7 @@ impl Gateway {
 }
 
 /// What operators can ask for over HTTP.
-struct RemoteActions;
+struct RemoteActions(Weak<Gateway>);
 
 #[async_trait::async_trait]
 impl Actions for RemoteActions {
@@ -401,8 +403,15 @@ impl Actions for RemoteActions {
         serde_json::Value::Array(Vec::new())
     }
 
-    async fn set_open(&self, address: SocketAddr, _open: bool) -> Result<(), String> {
-        Err(format!("{address} cannot be drained alone yet"))
+    async fn set_open(&self, address: SocketAddr, open: bool) -> Result<(), String> {
+        let Some(gateway) = self.0.upgrade() else {
+            return Err(DrainError::Stopping.to_string());
+        };
+        let done = match open {
+            true => gateway.open_listener(address).await,
+            false => gateway.drain_listener(address),
+        };
+        done.map_err(|error| error.to_string())
     }
 }
 

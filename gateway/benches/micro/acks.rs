@@ -13,9 +13,10 @@ use mqtt_gateway::config::OnDenied;
 use mqtt_gateway::ingest::history::History;
 use mqtt_gateway::ingest::{AckWriter, Publisher, Reason, Received, Ticket, Why};
 use mqtt_gateway::mqtt::{PacketId, QoS};
+use mqtt_gateway::recent::Origin;
 use mqtt_gateway::wire::Publish;
 
-use crate::prepare::{PAYLOAD, client_id, made, packet_id, shuffled, topic};
+use crate::prepare::{PAYLOAD, client_id, packet_id, shuffled, topic};
 
 const COUNT: usize = 100;
 
@@ -33,7 +34,7 @@ impl AckWriter for Counting {
 fn publisher() -> (Arc<Publisher>, Vec<Publish>) {
     let publisher = Publisher::new(
         client_id(),
-        made("192.0.2.1:1".parse()),
+        Origin::default(),
         Arc::default(),
         History::new(COUNT, Duration::from_secs(60)),
         Box::<Counting>::default(),

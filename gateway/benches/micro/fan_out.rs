@@ -10,7 +10,7 @@ use mqtt_gateway::delivery::ledger::SharedLedger;
 use mqtt_gateway::delivery::outbox::{Copy, Message};
 use mqtt_gateway::delivery::routes::{Context, Routes};
 use mqtt_gateway::delivery::{ConnectionId, Outbox, OutboxTotal, Pieces};
-use mqtt_gateway::log::StoredRecord;
+use mqtt_gateway::log::{Name, StoredRecord, Target, Triple};
 use mqtt_gateway::mqtt::QoS;
 use tokio::time::Instant;
 
@@ -35,6 +35,18 @@ fn outbox(number: u64, total: &Arc<OutboxTotal>) -> Arc<Outbox> {
     ))
 }
 
+fn triple() -> Triple {
+    let name = |text| Name::new(text).unwrap_or_else(|| panic!("{text} is a name"));
+    let target = Target {
+        stream: name("plant"),
+        topic: name("telemetry"),
+    };
+    Triple {
+        target,
+        partition: 0,
+    }
+}
+
 struct Crowd {
     routes: Routes,
     context: Context,
@@ -49,7 +61,8 @@ fn crowd(subscribers: u64) -> Crowd {
     let context = Context {
         ledger: SharedLedger::starting_at(0),
         counters: Arc::default(),
-        partition: 0,
+        triple: triple(),
+        lines: Arc::default(),
         foreign: None,
     };
     let mut routes = Routes::starting_at(0, None, now);

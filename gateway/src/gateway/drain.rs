@@ -37,6 +37,9 @@ pub enum DrainError {
     /// It accepts.
     #[error("listener {0} is open already")]
     Open(SocketAddr),
+    /// All of them end.
+    #[error("the gateway stops")]
+    Stopping,
     /// Its port cannot be had again.
     #[error("listener {address} cannot be opened: {error}; stop what uses the port")]
     Bind {
@@ -49,6 +52,9 @@ pub enum DrainError {
 
 impl Gateway {
     fn door(&self, address: SocketAddr) -> Result<&Arc<Door>, DrainError> {
+        if self.context.stopping.is_cancelled() {
+            return Err(DrainError::Stopping);
+        }
         let doors = &self.context.doors;
         let found = doors.iter().find(|door| door.address == address);
         found.ok_or_else(|| DrainError::Unknown {
@@ -96,12 +102,20 @@ impl Gateway {
     ///
     /// # Errors
     /// There is none, it is open, or its port cannot be bound.
-    pub fn open_listener(&self, address: SocketAddr) -> Result<(), DrainError> {
+    pub async fn open_listener(&self, address: SocketAddr) -> Result<(), DrainError> {
         let door = self.door(address)?;
         if door.phase() == Phase::Accepting {
             return Err(DrainError::Open(address));
         }
-        let listener = bind(address).map_err(|error| DrainError::Bind { address, error })?;
+        // The task that had the port before gives it back a moment after it was told to.
+        let deadline = Instant::now() + PROGRESS;
+        let listener = loop {
+            match bind(address) {
+                Ok(listener) => break listener,
+                Err(_) if Instant::now() < deadline => sleep(LOOK).await,
+                Err(error) => return Err(DrainError::Bind { address, error }),
+            }
+        };
         door.open();
         tracing::info!(listener = %address, "listener open again");
         self.spawn(accept(

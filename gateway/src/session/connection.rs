@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
-use tracing::field::display;
 
 use super::gate::{self, Admitted, Refused};
 use super::incoming::{Incoming, Read};

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
 /// A packet from the gateway.
@@ -34,9 +34,14 @@ impl Got {
     }
 }
 
+/// What a client speaks over.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 pub(crate) struct Client {
-    read: ReadHalf<DuplexStream>,
-    write: WriteHalf<DuplexStream>,
+    read: ReadHalf<Box<dyn Stream>>,
+    write: WriteHalf<Box<dyn Stream>>,
     buffer: VecDeque<u8>,
 }
 
@@ -107,7 +112,8 @@ pub(crate) fn subscribe_all(filters: &[(&str, u8)]) -> Vec<u8> {
 }
 
 impl Client {
-    pub(crate) fn new(stream: DuplexStream) -> Self {
+    pub(crate) fn new(stream: impl Stream + 'static) -> Self {
+        let stream: Box<dyn Stream> = Box::new(stream);
         let (read, write) = tokio::io::split(stream);
         Self {
             read,
@@ -239,7 +245,10 @@ impl Client {
     }
 }
 
-async fn read_packet(read: &mut ReadHalf<DuplexStream>, buffer: &mut VecDeque<u8>) -> Option<Got> {
+async fn read_packet(
+    read: &mut ReadHalf<Box<dyn Stream>>,
+    buffer: &mut VecDeque<u8>,
+) -> Option<Got> {
     loop {
         if let Some(got) = parse(buffer) {
             return Some(got);

@@ -28,6 +28,7 @@ mod delivery;
 mod duplicates;
 mod endings;
 mod ingest;
+mod listeners;
 mod mortal;
 mod outcomes;
 mod partitions;
@@ -101,6 +102,20 @@ impl Sim {
         memory: Arc<MemoryLog>,
         configure: impl FnOnce(&mut Config),
     ) -> Self {
+        Self::listening(map, log, memory, |config| {
+            configure(config);
+            config.listen.clear();
+        })
+        .await
+    }
+
+    /// As [`Sim::start`], with the listeners that `configure` leaves in the configuration.
+    pub(crate) async fn listening(
+        map: &str,
+        log: Arc<dyn Log>,
+        memory: Arc<MemoryLog>,
+        configure: impl FnOnce(&mut Config),
+    ) -> Self {
         let environment = [
             ("MQTT_GATEWAY_IGGY_PASSWORD", "secret"),
             ("MQTT_GATEWAY_AUTHENTICATION", "anonymous"),
@@ -108,8 +123,8 @@ impl Sim {
         ];
         let mut config = Config::load(&json!({}), environment).unwrap();
         configure(&mut config);
-        let listener = config.listeners().remove(0);
-        config.listen.clear();
+        let (nowhere, methods) = ("127.0.0.1:1883", config.access.authentication.clone());
+        let listener = ListenerConfig::plain(nowhere.parse().unwrap(), methods);
         let map = TopicMap::compile("map.toml", map).unwrap();
         let gateway = Gateway::start_on(config, map, log).await.unwrap();
         assert!(gateway.add_role(Role::Ingest));
