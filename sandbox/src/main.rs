@@ -20,6 +20,8 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // Where a line cannot be written, nobody can be told so: a full disk must not end the program.
+        .log_internal_errors(false)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .init();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
@@ -28,7 +30,7 @@ fn main() -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(reason) => {
-            eprintln!("error: no runtime: {reason}");
+            cli::tell(&format!("error: no runtime: {reason}"));
             return ExitCode::FAILURE;
         }
     };
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            eprintln!("error: {reason}");
+            cli::tell(&format!("error: {reason}"));
             ExitCode::FAILURE
         }
     }

@@ -13,6 +13,7 @@ pub mod host;
 pub mod http;
 pub mod iggy_server;
 pub mod mangler;
+pub mod metrics;
 pub mod mosquitto;
 pub mod mqttjs;
 pub mod packet;

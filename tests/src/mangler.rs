@@ -92,6 +92,7 @@ struct Shared {
 struct State {
     random: Random,
     mangles: bool,
+    append_status: Option<u32>,
     stopped: bool,
     done: BTreeMap<Mangling, usize>,
     sockets: Vec<TcpStream>,
@@ -120,6 +121,7 @@ impl Mangler {
             state: Mutex::new(State {
                 random: Random::new(),
                 mangles: false,
+                append_status: None,
                 stopped: false,
                 done: BTreeMap::new(),
                 sockets: Vec::new(),
@@ -138,6 +140,11 @@ impl Mangler {
     /// From now on replies are mangled, or not any more.
     pub fn mangle(&self, mangles: bool) {
         self.shared.lock().mangles = mangles;
+    }
+
+    /// From now on the replies to appends that succeeded have this status, or their own again.
+    pub fn answer_appends(&self, status: Option<u32>) {
+        self.shared.lock().append_status = status;
     }
 
     /// How often each kind was done.
@@ -213,9 +220,15 @@ impl Shared {
 }
 
 impl State {
-    fn pass(&mut self, reply: Vec<u8>, old_append: &mut Option<Vec<u8>>) -> Sent {
+    fn pass(&mut self, mut reply: Vec<u8>, old_append: &mut Option<Vec<u8>>) -> Sent {
         let is_append = reply.get(OPERATION) == Some(&SEND_MESSAGES);
         let is_success = reply.get(STATUS..STATUS + 4) == Some(&[0; 4]);
+        if is_append
+            && is_success
+            && let Some(status) = self.append_status
+        {
+            reply[STATUS..STATUS + 4].copy_from_slice(&status.to_le_bytes());
+        }
         let old = match is_append && is_success {
             true => old_append.replace(reply.clone()),
             false => None,

@@ -110,7 +110,10 @@ impl Process {
 
     /// The same, byte for byte.
     pub fn raw_output(&self) -> Vec<u8> {
-        fs::read(&self.log).unwrap_or_default()
+        // A device may have no end.
+        let is_file = fs::metadata(&self.log).is_ok_and(|metadata| metadata.is_file());
+        let read = is_file.then(|| fs::read(&self.log).ok()).flatten();
+        read.unwrap_or_default()
     }
 
     /// How long the output is now, for [`Process::output_since`].

@@ -9,7 +9,7 @@ use sandbox::host::environment::Environment;
 use sandbox::host::{Host, Overrides};
 
 use super::signals::Stop;
-use super::{Failure, PURPOSE, listen};
+use super::{Failure, PURPOSE, listen, tell};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -38,9 +38,9 @@ pub(super) async fn execute(arguments: Arguments) -> Result<(), Failure> {
         listen::announce("api", address);
     }
     for reason in host.failed() {
-        eprintln!("a connector failed: {reason}");
+        tell(&format!("a connector failed: {reason}"));
     }
-    eprintln!("{PURPOSE}");
+    tell(PURPOSE);
     stop.came().await;
     // A second signal ends a shutdown that hangs.
     stop.unless_came(host.shutdown()).await;

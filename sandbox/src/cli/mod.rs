@@ -11,6 +11,8 @@ mod run;
 mod server;
 mod signals;
 
+use std::io::Write;
+
 use clap::{Parser, Subcommand};
 
 /// An error that ends the program, with the line that says why.
@@ -68,4 +70,9 @@ mod tests {
         assert!(cli.command.is_none());
         assert_eq!(cli.run.data_dir, std::path::Path::new("elsewhere"));
     }
+}
+
+/// Says something on standard error. Unlike `eprintln!` it goes on where that cannot be written.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

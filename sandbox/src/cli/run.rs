@@ -14,7 +14,7 @@ use sandbox::host::{Host, Overrides};
 
 use super::server::{Root, Running};
 use super::signals::Stop;
-use super::{Failure, PURPOSE, listen};
+use super::{Failure, PURPOSE, listen, tell};
 
 /// Where the gateway listens when nothing says otherwise.
 const MQTT_DEFAULT: &str = "127.0.0.1:1883";
@@ -95,7 +95,7 @@ pub(super) async fn execute(arguments: Arguments) -> Result<(), Failure> {
             if let Some(address) = host.api_address() {
                 listen::announce("api", address);
             }
-            eprint!("{}", welcome(&arguments, iggy, host.api_address()));
+            tell(welcome(&arguments, iggy, host.api_address()).trim_end());
             stop.came().await;
         } else {
             outcome = Err(failure(&failed).into());

@@ -14,7 +14,7 @@ use sandbox::host::config::Secret;
 use sandbox::server::{SecretString, Server, ServerConfig, ServerError, Stats};
 
 use super::signals::Stop;
-use super::{Failure, PURPOSE, credentials, listen};
+use super::{Failure, PURPOSE, credentials, listen, tell};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -59,7 +59,7 @@ pub(super) async fn execute(arguments: Arguments) -> Result<(), Failure> {
         listen::announce("stats", address);
     }
     listen::announce("iggy", running.address);
-    eprintln!("{PURPOSE}");
+    tell(PURPOSE);
     running.until(stop.came()).await
 }
 

@@ -23,6 +23,7 @@ mod newcomer;
 mod observability;
 mod order;
 mod outage;
+mod outcomes;
 mod overload;
 mod packet_size;
 mod plugin;
