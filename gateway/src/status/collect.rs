@@ -17,7 +17,8 @@ use tokio::time::Instant;
 use super::history::Recorder;
 use super::{
     AlarmStatus, DeliveryStatus, Holder, IngestStatus, LaneStatus, ListenerStatus, MOST_ROWS,
-    MapStatus, ReaderStatus, RefusalStatus, RuleStatus, Status, SubscriberStatus, readiness,
+    MapStatus, ReaderStatus, RefusalStatus, RuleStatus, Status, SubscriberStatus, attention,
+    readiness,
 };
 use crate::config::Produce;
 use crate::delivery::ConnectionId;
@@ -116,7 +117,8 @@ impl Observer {
             ingest.as_ref().map(|_| "ingest"),
             delivery.as_ref().map(|_| "delivery"),
         ];
-        Status {
+        let mut status = Status {
+            attention: Vec::new(),
             at_ms: unix_ms(SystemTime::now()),
             gateway: context.config.name.clone(),
             node: context.config.node.clone(),
@@ -138,7 +140,9 @@ impl Observer {
             refusals: context.recent.entries().into_iter().map(refusal).collect(),
             map: self.map(),
             history: self.recorder.history(),
-        }
+        };
+        status.attention = attention::of(&status);
+        status
     }
 
     fn map(&self) -> MapStatus {

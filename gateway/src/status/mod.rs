@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+mod attention;
 mod collect;
 mod history;
 pub mod readiness;
@@ -34,6 +35,8 @@ pub struct Status {
     pub uptime_seconds: f64,
     /// Whether it can do its work.
     pub readiness: Readiness,
+    /// What needs somebody's attention, in sentences; empty if nothing does.
+    pub attention: Vec<String>,
     /// Which roles are attached: `ingest`, `delivery`.
     pub roles: Vec<String>,
     /// What somebody has to see to.
