@@ -50,8 +50,7 @@ pub fn request(
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body.as_bytes())?;
-    let mut reply = Vec::new();
-    stream.read_to_end(&mut reply)?;
+    let reply = read_reply(&mut stream)?;
     parse(&String::from_utf8_lossy(&reply))
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the reply is not HTTP"))
 }
@@ -62,6 +61,29 @@ pub fn request(
 /// As [`request`].
 pub fn get(address: SocketAddr, path: &str) -> io::Result<Reply> {
     request(address, "GET", path, None, None)
+}
+
+/// Reads until the end, or until the announced length has come: not every server closes when it is asked to.
+fn read_reply(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut reply = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let length = stream.read(&mut buffer)?;
+        reply.extend_from_slice(&buffer[..length]);
+        if length == 0 || whole_length(&reply).is_some_and(|whole| reply.len() >= whole) {
+            return Ok(reply);
+        }
+    }
+}
+
+/// How long the reply is, if its head has come and says so.
+fn whole_length(reply: &[u8]) -> Option<usize> {
+    let end = reply.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8_lossy(&reply[..end]).to_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:"))?;
+    Some(end + length.trim().parse::<usize>().ok()?)
 }
 
 fn parse(reply: &str) -> Option<Reply> {

@@ -5,6 +5,7 @@
 //! Iggy server and the official connectors runtime.
 
 pub mod binaries;
+pub mod browser;
 mod changes;
 pub mod config;
 pub mod deployment;

@@ -219,11 +219,16 @@ fn listener(door: &Door) -> ListenerStatus {
     }
 }
 
+/// What takes less time comes and goes; lists that follow it could not be read.
+fn notable(time: Duration) -> Option<Duration> {
+    (time >= Duration::from_secs(1)).then_some(time)
+}
+
 fn ingest_status(context: &Context, mut state: IngestState) -> IngestStatus {
     let lanes_total = state.lanes.len() as u64;
     state
         .lanes
-        .sort_by_key(|lane| (Reverse(lane.oldest), lane.triple.clone()));
+        .sort_by_key(|lane| (Reverse(notable(lane.oldest)), lane.triple.clone()));
     state.lanes.truncate(MOST_ROWS);
     let lanes = state.lanes.into_iter().map(|lane| {
         let (failing_for, error) = lane.failing.unzip();
@@ -271,14 +276,14 @@ fn delivery_status(context: &Context, state: DeliveryState) -> DeliveryStatus {
         let held = reader.held.map(|(_, held_for)| held_for);
         (
             Reverse(reader.failing_for),
-            Reverse(held),
+            Reverse(held.and_then(notable)),
             reader.triple.clone(),
         )
     });
     readers.truncate(MOST_ROWS);
     subscribers.sort_by_key(|one| {
         (
-            Reverse(one.outbox.oldest_unacknowledged),
+            Reverse(one.outbox.oldest_unacknowledged.and_then(notable)),
             Reverse(lag(one.connection)),
             one.connection,
         )

@@ -38,6 +38,7 @@ mod secure_clients;
 mod segments;
 mod sent_again;
 mod slow_subscribers;
+mod status_page;
 mod strangers;
 mod subscriptions;
 mod tls;
