@@ -1,14 +1,19 @@
 #!/bin/bash
 # Runs docker-compose.yml for real, but without the official images: their names are given to stand-ins made from this
-# machine's own files and from the sandbox. Sends a message through, replaces the containers, reads it back.
+# machine's own files and from the sandbox.
 #
-# Needs a Docker daemon, Docker Compose 2, mosquitto_pub and mosquitto_sub, and a build of the workspace:
+# Publishers with QoS 1 and a subscriber outside of the containers go on while both containers are restarted and killed;
+# afterwards everything that was acknowledged has to be stored and received. Then the containers are replaced and it has to be
+# stored still.
+#
+# Needs a Docker daemon, Docker Compose, mosquitto_pub and mosquitto_sub, Python with paho-mqtt, and a build of the workspace;
+# scripts/compose-test sees to all of them but the last:
 #   cargo build --workspace && tests/compose/run.sh [FOLDER WITH sandbox AND THE PLUGIN, default target/debug]
 #
 # With IGGY_CONNECTORS_BIN=/path/of/iggy-connectors the runtime's stand-in is made from that official program.
 #
 # The stand-ins' names are those of the official images, so that what is tested is what is shipped. Where one of those
-# images is present already, nothing is done. The stand-ins are removed at the end.
+# images is present already nothing is done, and the status is 77. The stand-ins are removed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,23 +21,29 @@ built=${1:-target/debug}
 plugin=libiggy_connector_mqtt_gateway.so
 label=mqtt-gateway.stand-in=true
 images=(apache/iggy:0.9.0 apache/iggy-connect:0.5.0 rust:1.95-trixie)
-topic=building/north/room/42/temp
+# All in one Iggy topic; the last two have the same key.
+topics=(building/north/room/{1,2,3}/temp building/north/room/3/humidity)
+python=/usr/bin/python3
 work=$(mktemp -d)
 
 # The ports are free ones, found out later; the project and its volume are not those of a user.
 export COMPOSE_PROJECT_NAME=mqtt-gateway-stand-in MQTT_PUBLISH=127.0.0.1: IGGY_PUBLISH=127.0.0.1:
-compose() {
-    docker compose -f docker-compose.yml -f tests/compose/stand-ins.yml "$@"
-}
 
 fail() {
     echo "FAILED: $*" >&2
     exit 1
 }
 
-for tool in docker mosquitto_pub mosquitto_sub; do
+# Compose is a plugin of Docker's client or, as in Debian, a program of its own.
+if docker compose version > /dev/null 2>&1; then
+    compose_program=(docker compose)
+else
+    compose_program=(docker-compose)
+fi
+for tool in docker mosquitto_pub mosquitto_sub "${compose_program[0]}"; do
     command -v "$tool" > /dev/null || fail "$tool is not installed"
 done
+"$python" -c 'import paho.mqtt.client' 2> /dev/null || fail "python3-paho-mqtt is not installed"
 docker info > /dev/null 2>&1 || fail "no Docker daemon answers"
 for file in "$built/sandbox" "$built/$plugin"; do
     [[ -f $file ]] || fail "$file is missing: cargo build --workspace"
@@ -40,9 +51,41 @@ done
 for image in "${images[@]}"; do
     if docker image inspect "$image" > /dev/null 2>&1 &&
         [[ -z $(docker image ls -q --filter "label=$label" "$image") ]]; then
-        fail "$image is present, and is not replaced by a stand-in"
+        echo "$image is present, and is not replaced by a stand-in" >&2
+        exit 77
     fi
 done
+
+compose_file=docker-compose.yml
+if [[ $("${compose_program[@]}" version --short) =~ ^v?1\. ]]; then
+    # Compose 1 knows everything in the file but the project's name, which the variable gives.
+    compose_file=$work/docker-compose.yml
+    grep -v '^name: ' docker-compose.yml > "$compose_file"
+fi
+compose() {
+    "${compose_program[@]}" --project-directory . -f "$compose_file" -f tests/compose/stand-ins.yml "$@"
+}
+
+# Waits until the command succeeds, for a minute and a half at most.
+wait_until() {
+    local what=$1 deadline=$((SECONDS + 90))
+    shift
+    until "$@"; do
+        ((SECONDS < deadline)) || fail "waited in vain: $what"
+        sleep 0.2
+    done
+}
+
+# Compose 1 has no `up --wait`.
+healthy() {
+    [[ $(docker inspect --format '{{.State.Health.Status}}' "$(compose ps -q "$1")") == healthy ]]
+}
+wait_for_health() {
+    local service
+    for service in iggy mqtt-gateway; do
+        wait_until "$service is healthy" healthy "$service"
+    done
+}
 
 clean_up() {
     status=$?
@@ -50,6 +93,8 @@ clean_up() {
     if [[ $status != 0 ]]; then
         compose logs --tail 50 >&2 || true
     fi
+    # shellcheck disable=SC2046 # One a process.
+    kill $(jobs -p) 2> /dev/null || true
     compose down --volumes --timeout 5 > /dev/null 2>&1 || true
     for image in mqtt-gateway:stand-in "${images[@]}"; do
         if [[ -n $(docker image ls -q --filter "label=$label" "$image") ]]; then
@@ -82,7 +127,9 @@ stand_in() {
     local image=$1 root=$2
     shift 2
     printf '%s\n' "FROM scratch" "COPY . /" "ENV PATH=/bin:/usr/local/bin" "LABEL $label" "$@" > "$work/Dockerfile"
-    docker build --quiet -t "$image" -f "$work/Dockerfile" "$root" > /dev/null
+    # A client without buildx warns of the older builder, which is all that is needed here.
+    docker build --quiet -t "$image" -f "$work/Dockerfile" "$root" > "$work/build.log" 2>&1 ||
+        fail "building $image: $(cat "$work/build.log")"
 }
 
 echo "building the stand-ins"
@@ -110,34 +157,88 @@ cp "$built/$plugin" "$work/rust/prebuilt/"
 stand_in rust:1.95-trixie "$work/rust"
 
 echo "starting"
-compose up --build --detach --wait --wait-timeout 120
-mqtt() {
-    local address
-    address=$(compose port mqtt-gateway 1883)
-    echo "-h ${address%:*} -p ${address##*:}"
-}
+compose up --build --detach > "$work/up.log" 2>&1 || fail "compose up: $(cat "$work/up.log")"
+wait_for_health
 
-echo "sending a message"
-# Its output has to come line by line, because it says when the subscription is there.
-# shellcheck disable=SC2046 # Two options.
-stdbuf -oL mosquitto_sub $(mqtt) -t "$topic" -q 1 -C 1 -W 60 -d > "$work/received" &
-subscriber=$!
-deadline=$((SECONDS + 60))
-until grep -q '^Subscribed' "$work/received"; do
-    ((SECONDS < deadline)) || fail "no SUBACK"
-    sleep 0.1
-    kill -0 "$subscriber" 2> /dev/null || fail "mosquitto_sub ended early"
+# The published ports are the daemon's choice. A container that is started again gets another, so that clients would have to look for
+# it: from here on it is this one.
+address=$(compose port mqtt-gateway 1883)
+MQTT_PUBLISH=$address
+compose up --detach > "$work/up.log" 2>&1 || fail "compose up: $(cat "$work/up.log")"
+wait_for_health
+host=${address%:*} port=${address##*:}
+
+# What a subscriber gets that is there from the beginning and comes back by itself. Its output has to come line by line, because
+# it says when the subscription is there.
+filters=()
+for topic in "${topics[@]}"; do
+    filters+=(-t "$topic")
 done
-# shellcheck disable=SC2046
-mosquitto_pub $(mqtt) -t "$topic" -q 1 -m "through the containers"
-wait "$subscriber" || fail "nothing was received"
-grep -qx "through the containers" "$work/received" || fail "something else was received: $(cat "$work/received")"
+stdbuf -oL mosquitto_sub -h "$host" -p "$port" -i subscriber -q 1 -v -d "${filters[@]}" > "$work/received" 2>&1 &
+subscriber=$!
+is_subscribed() {
+    kill -0 "$subscriber" 2> /dev/null || fail "mosquitto_sub ended early"
+    grep -qs '^Subscribed' "$work/received"
+}
+wait_until "the subscriber has its SUBACK" is_subscribed
+
+echo "publishing"
+mkfifo "$work/until"
+"$python" tests/compose/publishers.py "$host" "$port" "${topics[@]}" < "$work/until" > "$work/acknowledged" &
+publishers=$!
+exec 3> "$work/until"
+
+# Waits until every topic has so many messages more that were acknowledged.
+acknowledged() {
+    grep -c "^$1 " "$work/acknowledged" || true
+}
+more_acknowledged() {
+    [[ $(acknowledged "$1") -ge $2 ]]
+}
+progress() {
+    local topic
+    for topic in "${topics[@]}"; do
+        kill -0 "$publishers" 2> /dev/null || fail "the publishers ended early"
+        wait_until "more of $topic is acknowledged" more_acknowledged "$topic" "$(($(acknowledged "$topic") + 50))"
+    done
+}
+progress
+
+for service in mqtt-gateway iggy; do
+    for trouble in restart kill; do
+        echo "$trouble of $service while they publish"
+        if [[ $trouble == restart ]]; then
+            compose restart --timeout 20 "$service" > "$work/trouble.log" 2>&1
+        else
+            compose kill -s KILL "$service" > "$work/trouble.log" 2>&1
+            compose start "$service" >> "$work/trouble.log" 2>&1
+        fi || fail "$trouble: $(cat "$work/trouble.log")"
+        wait_for_health
+        progress
+    done
+done
+
+echo "ending"
+exec 3>&-
+wait "$publishers" || fail "not everything that was published was acknowledged in the end"
+marker="after everything"
+mosquitto_pub -h "$host" -p "$port" -q 1 -t "${topics[0]}" -m "$marker"
+wait_until "the subscriber received the last message" grep -qx "${topics[0]} $marker" "$work/received"
+
+stored() {
+    "$built/sandbox" read building_north telemetry --json --address "$(compose port iggy 8090)"
+}
+stored > "$work/stored"
+compare() {
+    "$python" tests/compose/compare.py "$work/acknowledged" "$1" "$work/received"
+}
+compare "$work/stored" || fail "what was acknowledged is not what is there"
 
 echo "replacing the containers"
-compose down --timeout 20
-compose up --detach --wait --wait-timeout 120
-stored=$("$built/sandbox" read building_north telemetry --address "$(compose port iggy 8090)")
-[[ $stored == *"mqtt.topic=$topic payload=\"through the containers\"" ]] || fail "stored is: $stored"
-[[ $(wc -l <<< "$stored") == 1 ]] || fail "stored more than once: $stored"
+compose down --timeout 20 > /dev/null 2>&1
+compose up --detach > "$work/up.log" 2>&1 || fail "compose up: $(cat "$work/up.log")"
+wait_for_health
+stored > "$work/stored-again"
+cmp "$work/stored" "$work/stored-again" || fail "other messages are stored after the containers were replaced"
 
-echo "passed: $stored"
+echo "passed"
