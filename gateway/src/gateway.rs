@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -30,10 +31,10 @@ use crate::listener::{self, Connections};
 use crate::log::appends::Appends;
 use crate::log::iggy::{IggyLog, IggyLogConfig};
 use crate::log::{Log, Target};
-use crate::mapping::{Resolver, RuleId, TopicMap};
+use crate::mapping::{LiveMap, RuleId, TopicMap};
 use crate::observe::Counters;
 use crate::rates::Rates;
-use crate::reload::Reload;
+use crate::reload::{Asking, AtStart, Reload, Reloaded};
 use crate::session::flaps::Flaps;
 use crate::session::{Context, End, Lines, Sessions};
 use crate::status::Observer;
@@ -47,7 +48,7 @@ pub use drain::DrainError;
 pub use start::StartError;
 
 use drain::tell_progress;
-use start::{read_access, read_map, read_token, warn_of_open_doors, with_patience};
+use start::{look_at_files, read_access, read_map, read_token, warn_of_open_doors, with_patience};
 
 /// What stopping takes beyond `shutdown_grace` at most, for each of its steps.
 const STOP_SLACK: Duration = Duration::from_secs(1);
@@ -86,11 +87,14 @@ pub struct Gateway {
     tasks: TaskTracker,
     stop: CancellationToken,
     roles: Mutex<Vec<Role>>,
+    /// How its files are asked to be read anew.
+    reload: Asking,
 }
 
 impl Gateway {
     /// Starts a gateway on Iggy as `config` says. It has no roles yet.
     pub async fn start(config: Config) -> Result<Arc<Self>, StartError> {
+        let at_start = look_at_files(&config).await?;
         let map = read_map(&config).await?;
         let iggy = IggyLog::new(IggyLogConfig {
             address: config.iggy.address.clone(),
@@ -100,7 +104,7 @@ impl Gateway {
             request_timeout: IggyLogConfig::REQUEST_TIMEOUT,
         });
         let log: Arc<dyn Log> = Arc::new(iggy);
-        let started = Self::start_on(config, map, log.clone()).await;
+        let started = Self::start_with(config, map, &at_start, log.clone()).await;
         if started.is_err() {
             log.close().await;
         }
@@ -113,6 +117,16 @@ impl Gateway {
         map: TopicMap,
         log: Arc<dyn Log>,
     ) -> Result<Arc<Self>, StartError> {
+        let at_start = look_at_files(&config).await?;
+        Self::start_with(config, map, &at_start, log).await
+    }
+
+    async fn start_with(
+        config: Config,
+        map: TopicMap,
+        at_start: &AtStart,
+        log: Arc<dyn Log>,
+    ) -> Result<Arc<Self>, StartError> {
         let runtime_target = match config.ingest.produce {
             Produce::Client => None,
             Produce::Runtime => Some(map.only_target().map_err(|error| {
@@ -120,7 +134,7 @@ impl Gateway {
                 StartError::NotOneTarget { file, error }
             })?),
         };
-        let (access, unbound, at_start) = read_access(&config, log.clone()).await?;
+        let (access, unbound) = read_access(&config, log.clone()).await?;
         let token = read_token(&config).await?;
         let mut listeners = Vec::with_capacity(unbound.len());
         let mut addresses = Vec::with_capacity(unbound.len());
@@ -160,7 +174,7 @@ impl Gateway {
         let context = Arc::new(Context {
             counters,
             health: Arc::new(Health::new(Instant::now())),
-            map: Arc::new(Resolver::new(
+            map: Arc::new(LiveMap::new(
                 Arc::new(map),
                 config.limits.resolution_cache_bytes,
             )),
@@ -186,6 +200,10 @@ impl Gateway {
             stopping,
             config,
         });
+        let tls = listeners
+            .iter()
+            .filter_map(|(_, door)| Some((door.name(), door.tls.clone()?)));
+        let (reload, asking) = Reload::new(context.clone(), tls.collect(), at_start);
         let observer = Observer::new(context.clone());
         let gateway = Arc::new_cyclic(|gateway| {
             let actions = Arc::new(RemoteActions(gateway.clone()));
@@ -202,6 +220,7 @@ impl Gateway {
                 tasks: TaskTracker::new(),
                 stop: CancellationToken::new(),
                 roles: Mutex::default(),
+                reload: asking,
             }
         });
         gateway.spawn(observer.record());
@@ -221,10 +240,6 @@ impl Gateway {
             gateway.context.clone(),
             gateway.log.clone(),
         ));
-        let tls = listeners
-            .iter()
-            .filter_map(|(_, door)| Some((door.name(), door.tls.clone()?)));
-        let reload = Reload::new(gateway.context.clone(), tls.collect(), &at_start);
         gateway.spawn(reload.watch());
         let mut listening = Vec::with_capacity(listeners.len());
         for ((listener, door), address) in listeners.into_iter().zip(&gateway.addresses) {
@@ -260,6 +275,12 @@ impl Gateway {
     /// What it was started with.
     pub fn config(&self) -> &Config {
         &self.context.config
+    }
+
+    /// Reads all its files anew, as SIGHUP does (certificates, users, permissions, keys, topic map), and says what became of
+    /// each. One at a time: who comes while files are being read waits, and they are read once more. Empty if it stops.
+    pub async fn reload(&self) -> Vec<Reloaded> {
+        self.reload.reload().await
     }
 
     /// What its connections share.
@@ -306,7 +327,7 @@ impl Gateway {
             Role::Delivery => self.context.delivery.store(Some(Delivery::new(
                 self.log.clone(),
                 self.appends.clone(),
-                self.context.map.map().clone(),
+                self.context.map.clone(),
                 limits,
                 self.context.counters.clone(),
                 &format!("mqtt-gateway.{}", self.context.config.node),
@@ -400,7 +421,17 @@ struct RemoteActions(Weak<Gateway>);
 #[async_trait::async_trait]
 impl Actions for RemoteActions {
     async fn reload(&self) -> serde_json::Value {
-        serde_json::Value::Array(Vec::new())
+        let reloaded = match self.0.upgrade() {
+            Some(gateway) => gateway.reload().await,
+            None => Vec::new(),
+        };
+        reloaded
+            .into_iter()
+            .map(|one| {
+                let error = one.outcome.err();
+                json!({ "name": one.name, "files": one.files, "ok": error.is_none(), "error": error })
+            })
+            .collect()
     }
 
     async fn set_open(&self, address: SocketAddr, open: bool) -> Result<(), String> {

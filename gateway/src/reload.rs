@@ -1,20 +1,23 @@
-//! Files that change while the gateway runs: certificates, users, permissions, keys of tokens.
+//! Files that change while the gateway runs: certificates, users, permissions, keys of tokens, the topic map.
 //!
 //! What always holds: what has changed is read as a whole or not at all; what cannot be used raises an alarm that says why,
 //! and what was read before stays in force; living connections go on, but for those whose user was removed or changed, and
-//! those that may no longer subscribe to what they have.
+//! those that may no longer subscribe to what they have, or for which the new map has no place. One task reads; who asks
+//! for it ([`Asking::reload`]) waits for their turn.
 //!
 //! Files are looked at now and then, not watched by the system: mounted secrets are replaced by turning a link round, and
 //! remote folders tell nobody. A file counts as changed when its identity, size or times differ; a change of its permissions
 //! is one, too.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
@@ -24,15 +27,25 @@ use crate::config::{AccessConfig, Config, TlsConfig};
 use crate::listener::tls::Tls;
 use crate::session::{Context, End};
 
+mod map;
+
+pub use map::MapError;
+
 /// A certificate that ends to be valid within this time is one to see to.
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * 86_400);
 /// How often files are looked at that are read anew on the signal only; certificates expire all the same.
 const ONLY_EXPIRY: Duration = Duration::from_secs(3_600);
+/// How soon something that has waited for Iggy in vain is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The name of the topic map for alarms and log lines.
+const TOPIC_MAP: &str = "topic_map";
 
 /// What is made of some files together.
+#[derive(Clone)]
 enum Subject {
     Tls(Arc<Tls>),
     Access(Part),
+    Map,
 }
 
 /// Files that are read together.
@@ -43,6 +56,35 @@ struct Watched {
     subject: Subject,
     /// What the system said of the files when they were read last.
     seen: Seen,
+    /// What was read waits for Iggy.
+    waits: bool,
+}
+
+/// What became of files that were read anew.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Reloaded {
+    /// What they are for: `topic_map`, `users_file`, `acl_file`, `jwt_key_files`, or `listener` and its address.
+    pub name: String,
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// Whether what they hold is in force; if not, why, and what to do. What was read before stays in force then.
+    pub outcome: Result<(), String>,
+}
+
+/// Why what files hold is not in force.
+struct NotInForce {
+    why: String,
+    /// It is tried again without anybody doing anything.
+    waits: bool,
+}
+
+impl NotInForce {
+    fn as_it_is(error: impl fmt::Display) -> Self {
+        Self {
+            why: error.to_string(),
+            waits: false,
+        }
+    }
 }
 
 /// What tells whether files were changed: what the system says of each; `None` if it is not there.
@@ -79,7 +121,8 @@ impl AtStart {
         let listeners = config.listener.iter().filter_map(|one| one.tls.as_ref());
         let files = access
             .flat_map(|(_, files, _)| files)
-            .chain(listeners.flat_map(TlsConfig::files));
+            .chain(listeners.flat_map(TlsConfig::files))
+            .chain([config.topic_map.clone()]);
         Self(files.map(|file| (file.clone(), marks(&file))).collect())
     }
 
@@ -99,111 +142,203 @@ fn access_files(access: &AccessConfig) -> [(&'static str, Vec<PathBuf>, Part); 3
     ]
 }
 
+type Answer = oneshot::Sender<Vec<Reloaded>>;
+
+/// How all files are asked to be read anew.
+#[derive(Clone)]
+pub struct Asking(mpsc::UnboundedSender<Answer>);
+
+impl Asking {
+    /// Reads all files anew, as SIGHUP does, and says what became of each. Whoever comes while files are being read waits,
+    /// and they are read once more. Empty if the gateway stops. What was begun is finished if this is dropped.
+    pub async fn reload(&self) -> Vec<Reloaded> {
+        let (answer, answered) = oneshot::channel();
+        // Bounded by who is let ask: each waits for the answer.
+        match self.0.send(answer) {
+            Ok(()) => answered.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
 /// All files of a gateway that may change.
 pub struct Reload {
     context: Arc<Context>,
     watched: Vec<Watched>,
+    asked: mpsc::UnboundedReceiver<Answer>,
+}
+
+/// Why files are looked at.
+enum Because {
+    Time,
+    Signal,
+    Asked(Answer),
 }
 
 impl Reload {
-    /// Those of the listeners with TLS, each with its name for log lines, and those that decide who may do what.
+    /// Those of the listeners with TLS, each with its name for log lines, those that decide who may do what, and the topic
+    /// map.
     pub fn new(
         context: Arc<Context>,
         listeners: Vec<(String, Arc<Tls>)>,
         at_start: &AtStart,
-    ) -> Self {
+    ) -> (Self, Asking) {
         let tls = listeners.into_iter();
         let tls = tls.map(|(name, tls)| (name, tls.files(), Subject::Tls(tls)));
         let access = access_files(&context.config.access).into_iter();
         let access =
             access.map(|(name, files, part)| (name.to_owned(), files, Subject::Access(part)));
-        let all = tls.chain(access).filter(|(_, files, _)| !files.is_empty());
-        let watched = all.map(|(name, files, subject)| Watched {
-            name,
-            seen: at_start.seen(&files),
-            files,
-            subject,
-        });
-        Self {
+        let map = vec![context.config.topic_map.clone()];
+        let map = (TOPIC_MAP.to_owned(), map, Subject::Map);
+        // The map last: it may wait for Iggy.
+        // Who starts a gateway on a map of their own has no file of it.
+        let has_file = at_start.seen(&map.1).iter().any(Option::is_some);
+        let all = tls.chain(access).chain(has_file.then_some(map));
+        let watched =
+            all.filter(|(_, files, _)| !files.is_empty())
+                .map(|(name, files, subject)| Watched {
+                    name,
+                    seen: at_start.seen(&files),
+                    files,
+                    subject,
+                    waits: false,
+                });
+        let (asking, asked) = mpsc::unbounded_channel();
+        let reload = Self {
             watched: watched.collect(),
             context,
-        }
+            asked,
+        };
+        (reload, Asking(asking))
     }
 
-    /// Looks at the files now and then, and reads all of them on SIGHUP, for as long as it is polled.
+    /// Looks at the files now and then, and reads all of them on SIGHUP and when it is asked to, for as long as it is polled.
     pub async fn watch(mut self) {
         // Of the whole process: without it the signal would end the process, and another part of it may listen, too.
         let mut hangup = signal(SignalKind::hangup())
             .inspect_err(|error| tracing::warn!(%error, "SIGHUP cannot be listened for"))
             .ok();
         let interval = self.context.config.limits.reload_interval;
-        let pause = if interval.is_zero() {
-            ONLY_EXPIRY
-        } else {
-            interval
-        };
         loop {
-            let all = tokio::select! {
-                () = received(&mut hangup) => true,
-                () = sleep(pause), if !self.watched.is_empty() => false,
+            let waits = self.watched.iter().any(|watched| watched.waits);
+            let pause = match interval.is_zero() {
+                true => ONLY_EXPIRY,
+                false => interval,
             };
-            if all {
-                tracing::info!("SIGHUP: all files are read anew");
-            }
-            let only_expiry = !all && interval.is_zero();
-            // Reading and compiling takes a moment; a file system that hangs takes for ever.
-            let passed = spawn_blocking(move || {
-                if !only_expiry {
-                    self.pass(all);
+            let because = tokio::select! {
+                () = received(&mut hangup) => Because::Signal,
+                Some(answer) = self.asked.recv() => Because::Asked(answer),
+                () = sleep(if waits { pause.min(AGAIN) } else { pause }) => Because::Time,
+            };
+            match because {
+                Because::Time => {
+                    let only_waiting = interval.is_zero();
+                    self.pass(|watched, seen| {
+                        watched.waits || (!only_waiting && watched.seen != *seen)
+                    })
+                    .await;
                 }
-                self.check_expiry(SystemTime::now());
-                self.context.alarms.repeat(Instant::now());
-                self
-            });
-            match passed.await {
-                Ok(back) => self = back,
-                Err(error) => {
-                    tracing::error!(%error, "reading files anew has ended; they are not looked at any more. Please report this");
-                    return std::future::pending().await;
+                Because::Signal => {
+                    tracing::info!("SIGHUP: all files are read anew");
+                    self.pass(|_, _| true).await;
+                }
+                Because::Asked(answer) => {
+                    tracing::info!("all files are read anew, as was asked for");
+                    let reloaded = self.pass(|_, _| true).await;
+                    // Who has asked may be gone.
+                    let _ = answer.send(reloaded);
                 }
             }
+            self.check_expiry(SystemTime::now());
+            self.context.alarms.repeat(Instant::now());
         }
     }
 
-    /// Reads anew what has changed, or `all` of it.
-    fn pass(&mut self, all: bool) {
-        for watched in &mut self.watched {
-            let seen = look(&watched.files);
-            if !all && seen == watched.seen {
-                continue;
+    /// Reads anew what is `due`, by what the system says of its files now.
+    async fn pass(&mut self, due: impl Fn(&Watched, &Seen) -> bool) -> Vec<Reloaded> {
+        let files: Vec<_> = self.watched.iter().map(|one| one.files.clone()).collect();
+        // A file system that hangs takes for ever.
+        let looking = spawn_blocking(move || files.iter().map(|files| look(files)).collect());
+        let seen: Vec<Seen> = match looking.await {
+            Ok(seen) => seen,
+            Err(error) => {
+                tracing::error!(%error, "looking at files has failed; they are looked at again. Please report this");
+                return Vec::new();
             }
-            // Before reading: what changes meanwhile is found the next time.
-            watched.seen = seen;
-            let read = match &watched.subject {
-                Subject::Tls(tls) => tls.reload().map_err(|error| error.to_string()),
-                Subject::Access(part) => self
-                    .context
-                    .access
-                    .reload(*part)
-                    .map_err(|error| error.to_string()),
+        };
+        let mut reloaded = Vec::new();
+        for (at, seen) in seen.into_iter().enumerate() {
+            let Some(watched) = self.watched.get_mut(at).filter(|one| due(one, &seen)) else {
+                continue;
             };
-            let (counters, alarms) = (&self.context.counters, &self.context.alarms);
-            match read {
-                Ok(()) => {
-                    counters.reloads.increment();
-                    alarms.clear(&watched.name);
-                    tracing::info!(what = watched.name, "read anew");
-                    match watched.subject {
-                        Subject::Access(Part::Users) => end_revoked(&self.context),
-                        Subject::Access(Part::Acl) => end_not_allowed(&self.context),
-                        Subject::Access(Part::Jwt) | Subject::Tls(_) => {}
-                    }
+            // From before reading: what changes meanwhile is found the next time.
+            let has_changed = watched.seen != seen;
+            watched.seen = seen;
+            let was_waiting = std::mem::take(&mut watched.waits) && !has_changed;
+            let (name, files) = (watched.name.clone(), watched.files.clone());
+            let subject = watched.subject.clone();
+            let outcome = self.read(&subject).await;
+            let waits = outcome.as_ref().is_err_and(|error| error.waits);
+            if let Some(watched) = self.watched.get_mut(at) {
+                watched.waits = waits;
+            }
+            let outcome = outcome.map_err(|error| error.why);
+            self.tell(&name, &subject, &outcome, was_waiting && waits);
+            reloaded.push(Reloaded {
+                name,
+                files,
+                outcome,
+            });
+        }
+        reloaded
+    }
+
+    async fn read(&self, subject: &Subject) -> Result<(), NotInForce> {
+        let context = self.context.clone();
+        let reading = match subject {
+            Subject::Map => {
+                return map::reload(&context).await.map_err(|error| NotInForce {
+                    why: error.to_string(),
+                    waits: error.waits(),
+                });
+            }
+            // Reading and hashing takes a moment.
+            Subject::Tls(tls) => {
+                let tls = tls.clone();
+                spawn_blocking(move || tls.reload().map_err(NotInForce::as_it_is))
+            }
+            Subject::Access(part) => {
+                let part = *part;
+                spawn_blocking(move || context.access.reload(part).map_err(NotInForce::as_it_is))
+            }
+        };
+        reading.await.unwrap_or_else(|error| {
+            Err(NotInForce::as_it_is(format!(
+                "reading has failed: {error}; please report this"
+            )))
+        })
+    }
+
+    /// Says what became of files, and ends the connections that end with it.
+    fn tell(&self, name: &str, subject: &Subject, outcome: &Result<(), String>, still_waits: bool) {
+        let (counters, alarms) = (&self.context.counters, &self.context.alarms);
+        match outcome {
+            Ok(()) => {
+                counters.reloads.increment();
+                alarms.clear(name);
+                tracing::info!(what = name, "read anew");
+                match subject {
+                    Subject::Access(Part::Users) => end_revoked(&self.context),
+                    Subject::Access(Part::Acl) => end_not_allowed(&self.context),
+                    Subject::Access(Part::Jwt) | Subject::Tls(_) | Subject::Map => {}
                 }
-                Err(error) => {
+            }
+            Err(why) => {
+                if !still_waits {
                     counters.reloads_failed.increment();
-                    let text = format!("{error}. What was read before stays in force");
-                    alarms.raise(&watched.name, text, Instant::now());
                 }
+                let text = format!("{why}. What was read before stays in force");
+                alarms.raise(name, text, Instant::now());
             }
         }
     }

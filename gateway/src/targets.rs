@@ -2,11 +2,12 @@
 //!
 //! What always holds: a topic is known only after Iggy has said that it exists; a missing one is made only if its rule
 //! says so, and never beyond the map's bounds; what Iggy says is remembered until someone finds it to be wrong
-//! ([`Targets::forget`]). Ingest and delivery share one [`Targets`], so that both see the same partition count (M4).
+//! ([`Targets::forget`]), or another map is in force ([`Targets::follow`]). Ingest and delivery share one [`Targets`], so that both see the same partition count (M4).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
@@ -106,16 +107,33 @@ impl TargetError {
     }
 }
 
+/// How many targets a map allows beside those that it names.
+struct Bounded {
+    bounds: Bounds,
+    /// Those that the map or the configuration names itself: they do not count against the bounds.
+    constant: HashSet<Target>,
+}
+
+impl Bounded {
+    fn by(map: &TopicMap, dead_letter: &Target) -> Self {
+        let of_map = map.constant_targets().map(|(_, target, _)| target);
+        Self {
+            bounds: map.bounds(),
+            constant: of_map.chain([dead_letter.clone()]).collect(),
+        }
+    }
+}
+
 /// The topics that are known to exist.
 pub struct Targets {
     log: Arc<dyn Log>,
     counters: Arc<Counters>,
-    bounds: Bounds,
     on_weak_durability: OnWeakDurability,
     /// Those that promise less than their rules ask for.
     weak: Mutex<BTreeSet<Target>>,
-    /// Those that the map or the configuration names itself: they do not count against the bounds.
-    constant: HashSet<Target>,
+    dead_letter: Target,
+    /// What the map in force says.
+    bounded: ArcSwap<Bounded>,
     known: RwLock<HashMap<Target, TopicInfo>>,
     /// What was known of topics that were forgotten since.
     forgotten: Mutex<HashMap<Target, TopicInfo>>,
@@ -134,12 +152,11 @@ impl Targets {
         config: &IngestConfig,
         counters: Arc<Counters>,
     ) -> Self {
-        let of_map = map.constant_targets().map(|(_, target, _)| target);
         Self {
             log,
             counters,
-            bounds: map.bounds(),
-            constant: of_map.chain([config.dead_letter.clone()]).collect(),
+            bounded: ArcSwap::from_pointee(Bounded::by(map, &config.dead_letter)),
+            dead_letter: config.dead_letter.clone(),
             on_weak_durability: config.on_weak_durability,
             weak: Mutex::default(),
             known: RwLock::default(),
@@ -162,6 +179,16 @@ impl Targets {
         }
     }
 
+    /// Another map is in force: its bounds count, and only what it names itself counts not. As after a restart, topics with
+    /// other names count again from when they are used again; until then Iggy is not taken at its earlier word for them.
+    pub fn follow(&self, map: &TopicMap) {
+        let bounded = Bounded::by(map, &self.dead_letter);
+        let is_dynamic = |known: &Target| !bounded.constant.contains(known);
+        let dynamic: Vec<_> = self.all_known().into_iter().filter(is_dynamic).collect();
+        self.bounded.store(Arc::new(bounded));
+        dynamic.iter().for_each(|target| self.forget(target));
+    }
+
     /// Makes sure that `target` exists, making it if `plan` says so.
     pub async fn ensure(
         &self,
@@ -172,6 +199,34 @@ impl Targets {
         if let Some(info) = self.known(target) {
             return Ok(info);
         }
+        self.ask(rule, target, plan, &self.bounded.load_full())
+            .await
+    }
+
+    /// As [`Targets::ensure`], for `map`, which is not in force yet: by its bounds, and by what its rules ask of a topic that
+    /// is known already.
+    pub async fn ensure_for(
+        &self,
+        map: &TopicMap,
+        rule: RuleId,
+        target: &Target,
+        plan: &TopicPlan,
+    ) -> Result<TopicInfo, TargetError> {
+        if let Some(info) = self.known(target) {
+            self.check_durability(rule, target, plan, info)?;
+            return Ok(info);
+        }
+        let bounded = Bounded::by(map, &self.dead_letter);
+        self.ask(rule, target, plan, &bounded).await
+    }
+
+    async fn ask(
+        &self,
+        rule: RuleId,
+        target: &Target,
+        plan: &TopicPlan,
+        bounded: &Bounded,
+    ) -> Result<TopicInfo, TargetError> {
         let _one_at_a_time = self.making.lock().await;
         if let Some(info) = self.known(target) {
             return Ok(info);
@@ -183,11 +238,11 @@ impl Targets {
         };
         let info = match self.log.topic(target).await.map_err(failed)? {
             Some(info) => {
-                self.check_bounds(rule, target)?;
+                self.check_bounds(rule, target, bounded)?;
                 info
             }
             None if plan.auto_create => {
-                self.check_bounds(rule, target)?;
+                self.check_bounds(rule, target, bounded)?;
                 let info = self.log.create(target, &plan.spec).await.map_err(failed)?;
                 tracing::info!(stream = %target.stream, topic = %target.topic, %rule, partitions = info.partitions, "topic created in Iggy");
                 info
@@ -280,16 +335,21 @@ impl Targets {
         }
     }
 
-    fn check_bounds(&self, rule: RuleId, target: &Target) -> Result<(), TargetError> {
-        if self.constant.contains(target) {
+    fn check_bounds(
+        &self,
+        rule: RuleId,
+        target: &Target,
+        Bounded { bounds, constant }: &Bounded,
+    ) -> Result<(), TargetError> {
+        if constant.contains(target) {
             return Ok(());
         }
         let Bounds {
             max_streams,
             max_topics,
-        } = self.bounds;
+        } = *bounds;
         let known = self.known.read();
-        let dynamic = || known.keys().filter(|known| !self.constant.contains(known));
+        let dynamic = || known.keys().filter(|known| !constant.contains(known));
         if dynamic().count() >= max_topics as usize {
             return Err(TargetError::TooManyTopics {
                 rule,
@@ -297,11 +357,8 @@ impl Targets {
                 bound: max_topics,
             });
         }
-        let is_constant_stream = |stream: &Name| {
-            self.constant
-                .iter()
-                .any(|constant| constant.stream == *stream)
-        };
+        let is_constant_stream =
+            |stream: &Name| constant.iter().any(|target| target.stream == *stream);
         let streams: HashSet<&Name> = dynamic()
             .map(|known| &known.stream)
             .filter(|stream| !is_constant_stream(stream))

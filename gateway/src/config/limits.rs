@@ -52,8 +52,8 @@ pub struct Limits {
     /// How long a user name and a password that Iggy knew are taken for right without asking it again; default 30 s.
     /// 0 asks for each CONNECT. A user who is removed from Iggy can come back for so long.
     pub login_cache: Duration,
-    /// How often the files of certificates, users, permissions and keys are looked at; default 5 s, 0 for never. What has
-    /// changed counts from then on.
+    /// How often the files of certificates, users, permissions, keys and the topic map are looked at; default 5 s, 0 for never.
+    /// What has changed counts from then on.
     pub reload_interval: Duration,
     /// How often one client id may connect, a second; default 0, no limit. Above it CONNACK 0x03.
     pub connect_rate: u32,

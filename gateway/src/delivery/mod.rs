@@ -8,7 +8,7 @@
 //!
 //! What always holds: a subscription is written down before its readers are asked, and [`Delivery::leave`] takes a client
 //! off all of them, whatever was under way; a subscription reads the partitions that its topics have, also after their
-//! number has changed ([`Delivery::learn`], `moves`).
+//! number has changed ([`Delivery::learn`], `moves`), or another map stores them elsewhere ([`Delivery::prepare`], `remap`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::config::Limits;
 use crate::limited::Limited;
 use crate::log::appends::Appends;
 use crate::log::{Log, LogError, Target, Triple};
-use crate::mapping::{Partitions, TopicMap};
+use crate::mapping::{LiveMap, Partitions};
 use crate::mqtt::{QoS, TopicName};
 use crate::observe::Counters;
 
@@ -37,6 +37,7 @@ pub mod outbox;
 pub mod poll_size;
 pub mod reader;
 mod readers;
+mod remap;
 pub mod routes;
 pub mod state;
 pub mod unacknowledged;
@@ -76,13 +77,17 @@ struct Subscription {
     places: Vec<(Place, Instant)>,
     /// Where it is at a reader, or about to be.
     triples: Vec<Triple>,
+    /// Where a coming map will store the topic.
+    coming: Option<Vec<Place>>,
+    /// Among the triples those where an earlier map stored the topic.
+    leaving: HashMap<Triple, remap::Left>,
 }
 
 /// The delivery role of a gateway.
 pub struct Delivery {
     log: Arc<dyn Log>,
     appends: Arc<Appends>,
-    map: Arc<TopicMap>,
+    map: Arc<LiveMap>,
     limits: Arc<Limits>,
     counters: Arc<Counters>,
     consumer: Arc<str>,
@@ -96,6 +101,8 @@ pub struct Delivery {
     lines: Arc<Limited>,
     /// Those who leave now leave because the role ends.
     is_ending: AtomicBool,
+    /// Whether a task leaves the places of earlier maps.
+    is_letting_go: AtomicBool,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -105,7 +112,7 @@ impl Delivery {
     pub fn new(
         log: Arc<dyn Log>,
         appends: Arc<Appends>,
-        map: Arc<TopicMap>,
+        map: Arc<LiveMap>,
         limits: Arc<Limits>,
         counters: Arc<Counters>,
         consumer: &str,
@@ -126,6 +133,7 @@ impl Delivery {
             subscriptions: Mutex::default(),
             resumes: Mutex::default(),
             is_ending: AtomicBool::new(false),
+            is_letting_go: AtomicBool::new(false),
             tasks,
             stop,
         })
@@ -157,18 +165,23 @@ impl Delivery {
             place.is_some_and(|place| triple.partition < place.count)
         };
         let mut gone = Vec::new();
-        let is_new;
+        let (is_new, leaves);
         {
             let mut all = self.subscriptions.lock();
             let topics = all.entry(outbox.id()).or_default();
             let before = topics.remove(&topic);
             is_new = before.is_none();
-            for triple in before.into_iter().flat_map(|one| one.triples) {
+            let (read, mut leaving) = before
+                .map(|one| (one.triples, one.leaving))
+                .unwrap_or_default();
+            leaving.retain(|triple, _| !triples.contains(triple));
+            for triple in read {
                 if triples.contains(&triple) {
                     continue;
                 }
-                // Something that was stored there before the number of partitions changed may still be to come.
-                match exists(&triple) {
+                // Something that was stored there before the number of partitions changed, or another map came into force,
+                // may still be to come.
+                match exists(&triple) || leaving.contains_key(&triple) {
                     true => triples.push(triple),
                     false => gone.push(triple),
                 }
@@ -178,7 +191,10 @@ impl Delivery {
                 qos,
                 places: places.iter().map(|place| (place.clone(), now)).collect(),
                 triples: triples.clone(),
+                coming: None,
+                leaving: leaving.clone(),
             };
+            leaves = leaving;
             topics.insert(topic.clone(), subscription);
         }
         if self.is_ending.load(Ordering::SeqCst) {
@@ -189,6 +205,10 @@ impl Delivery {
         for triple in &triples {
             let begun = self.begin(outbox, &topic, qos, triple, Begin::Now, &mut created);
             if let Err(error) = begun.await {
+                // An old place that is not there any more has nothing to give.
+                if leaves.contains_key(triple) {
+                    continue;
+                }
                 // One that was there before goes on where it is, for whoever tries again (D5).
                 if is_new {
                     self.unsubscribe(outbox.id(), &topic);

@@ -121,34 +121,10 @@ impl Delivery {
             added,
         }: Move,
     ) -> Result<(), LogError> {
-        let qos = |delivery: &Self, triple: &Triple| {
-            let all = delivery.subscriptions.lock();
-            let subscription = all.get(&outbox.id())?.get(&topic)?;
-            let is_there = subscription.triples.contains(triple);
-            is_there.then_some(subscription.qos)
-        };
         let mut created = HashMap::new();
         for (triple, begin) in &added {
-            let Some(mut begun) = qos(self, triple) else {
-                continue;
-            };
-            self.begin(&outbox, &topic, begun, triple, *begin, &mut created)
+            self.begin_if_wanted(&outbox, &topic, triple, *begin, &mut created)
                 .await?;
-            // The client may have unsubscribed, subscribed anew or left meanwhile.
-            loop {
-                match qos(self, triple) {
-                    None => {
-                        self.unroute(outbox.id(), &topic, [triple]);
-                        break;
-                    }
-                    Some(now) if now != begun => {
-                        begun = now;
-                        self.begin(&outbox, &topic, begun, triple, *begin, &mut created)
-                            .await?;
-                    }
-                    Some(_) => break,
-                }
-            }
         }
         let mut all = self.subscriptions.lock();
         let subscription = all
@@ -164,5 +140,42 @@ impl Delivery {
             self.counters.subscriptions_moved.increment();
         }
         Ok(())
+    }
+
+    /// Lets the client's subscription to `topic` read `triple`, if it is to, and as it is to when that is done.
+    pub(super) async fn begin_if_wanted(
+        self: &Arc<Self>,
+        outbox: &Arc<Outbox>,
+        topic: &TopicName,
+        triple: &Triple,
+        begin: Begin,
+        created: &mut HashMap<Target, u64>,
+    ) -> Result<(), LogError> {
+        let wanted = || {
+            let all = self.subscriptions.lock();
+            let subscription = all.get(&outbox.id())?.get(topic)?;
+            let is_there = subscription.triples.contains(triple);
+            is_there.then_some(subscription.qos)
+        };
+        let Some(mut begun) = wanted() else {
+            return Ok(());
+        };
+        self.begin(outbox, topic, begun, triple, begin, created)
+            .await?;
+        // The client may have unsubscribed, subscribed anew or left meanwhile.
+        loop {
+            match wanted() {
+                None => {
+                    self.unroute(outbox.id(), topic, [triple]);
+                    return Ok(());
+                }
+                Some(now) if now != begun => {
+                    begun = now;
+                    self.begin(outbox, topic, begun, triple, begin, created)
+                        .await?;
+                }
+                Some(_) => return Ok(()),
+            }
+        }
     }
 }

@@ -126,7 +126,8 @@ impl Delivery {
                 counters: self.counters.clone(),
                 triple: triple.clone(),
                 lines: self.lines.clone(),
-                foreign: self.map.foreign(&triple.target).cloned(),
+                // Under the lock: whoever makes another map known to the readers comes before this or after.
+                foreign: self.map.map().foreign(&triple.target).cloned().into(),
             },
             wake: self.appends.listen(triple),
             known: Mutex::new(Known {

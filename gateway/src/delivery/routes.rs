@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use slab::Slab;
 use tokio::time::Instant;
 
@@ -97,13 +98,14 @@ pub struct Context {
     pub triple: Triple,
     /// Log lines about what cannot be read: an outage concerns all readers at once.
     pub lines: Arc<Limited>,
-    /// What the map says of records that name no MQTT topic.
-    pub foreign: Option<Arc<ForeignTopic>>,
+    /// What the map in force says of records that name no MQTT topic.
+    pub foreign: ArcSwapOption<ForeignTopic>,
 }
 
 impl Context {
     fn open(&self, record: &StoredRecord) -> Result<Opened, EnvelopeError> {
-        envelope::open_in(record, self.triple.partition, self.foreign.as_deref())
+        let foreign = self.foreign.load();
+        envelope::open_in(record, self.triple.partition, foreign.as_deref())
     }
 }
 

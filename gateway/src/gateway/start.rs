@@ -74,6 +74,13 @@ pub enum StartError {
     Target(#[from] TargetError),
 }
 
+/// How the files look before any of them is read.
+pub(super) async fn look_at_files(config: &Config) -> Result<AtStart, StartError> {
+    let config = config.clone();
+    let looking = spawn_blocking(move || AtStart::look(&config)).await;
+    looking.map_err(|error| StartError::Access(vec![AccessError::Interrupted(error.to_string())]))
+}
+
 /// Reads the map away from the runtime's threads: a large one takes seconds to compile.
 pub(super) async fn read_map(config: &Config) -> Result<TopicMap, StartError> {
     let path = config.topic_map.clone();
@@ -102,10 +109,9 @@ pub(super) type Unbound = (Arc<ListenerConfig>, Option<Arc<Tls>>);
 pub(super) async fn read_access(
     config: &Config,
     log: Arc<dyn Log>,
-) -> Result<(Access, Vec<Unbound>, AtStart), StartError> {
+) -> Result<(Access, Vec<Unbound>), StartError> {
     let config = config.clone();
     let read = spawn_blocking(move || {
-        let at_start = AtStart::look(&config);
         let access =
             Access::load(&config.access, &config.limits, log).map_err(StartError::Access)?;
         let doors = config.listeners().into_iter().map(|listener| {
@@ -117,7 +123,7 @@ pub(super) async fn read_access(
             })?;
             Ok((Arc::new(listener), tls.map(Arc::new)))
         });
-        Ok((access, doors.collect::<Result<_, StartError>>()?, at_start))
+        Ok((access, doors.collect::<Result<_, StartError>>()?))
     });
     read.await.unwrap_or_else(|error| {
         Err(StartError::Access(vec![AccessError::Interrupted(

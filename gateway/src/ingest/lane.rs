@@ -21,7 +21,7 @@ use super::room::Hold;
 use super::ticket::Ticket;
 use crate::backoff::Backoff;
 use crate::log::{LogError, Record, Triple};
-use crate::mapping::{KeyHash, RuleId, TopicPlan};
+use crate::mapping::{InUse, KeyHash, RuleId, TopicPlan};
 use crate::pace::Pace;
 
 /// The evidence that an append was committed. Only a lane can make it, and only from the log's confirmation.
@@ -47,6 +47,8 @@ pub struct Entry {
     pub ticket: Ticket,
     /// Its share of `ingest_bytes`, free again when the entry ends.
     pub hold: Hold,
+    /// The map that has said where it goes.
+    pub map: InUse,
 }
 
 #[derive(Default)]
@@ -306,20 +308,22 @@ impl Lane {
             key,
             ticket,
             hold,
+            map,
         } in batch
         {
             records.push(record);
-            waiting.push((key, ticket, hold));
+            waiting.push((key, ticket, hold, map));
         }
-        let entry = |record, (key, ticket, hold)| Entry {
+        let entry = |record, (key, ticket, hold, map)| Entry {
             record,
             key,
             ticket,
             hold,
+            map,
         };
         match self.append_until_known(ingest, &records).await {
             Appended::Committed(evidence) => {
-                for (_, ticket, _) in waiting {
+                for (_, ticket, ..) in waiting {
                     ticket.stored(evidence);
                 }
             }

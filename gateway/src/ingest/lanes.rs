@@ -2,7 +2,7 @@
 //!
 //! What always holds: a topic has one lane for each partition that Iggy says it has, made when it is needed and dropped when
 //! it is idle; while Iggy is asked about a topic, what is published to it waits in the order of arrival; when the number of
-//! partitions changes, or the topic was gone, the old lanes give back what they have before anything goes to new ones, so
+//! partitions changes, the topic was gone, or another map leads to it, the old lanes give back what they have before anything goes to new ones, so
 //! that each key keeps its order (N2) and goes to one partition at a time (M3, M4).
 
 use std::collections::{HashMap, VecDeque};
@@ -29,16 +29,19 @@ pub(super) enum Lanes {
         /// The rule that first led here, and what it says of a missing topic.
         rule: RuleId,
         plan: TopicPlan,
+        /// The generation of the map that the rule is of.
+        map: u64,
     },
 }
 
 impl Lanes {
-    fn known(count: u32, rule: RuleId, plan: TopicPlan) -> Self {
+    fn known(count: u32, Way { rule, plan, map }: Way) -> Self {
         Self::Known {
             lanes: vec![None; count as usize],
             turn: 0,
             rule,
             plan,
+            map,
         }
     }
 }
@@ -52,6 +55,33 @@ pub struct IngestState {
     pub looking_up: usize,
     /// The lanes that have something to do, in no order.
     pub lanes: Vec<LaneState>,
+}
+
+impl Lanes {
+    /// By a map of that generation another rule may lead here, or the same ask something else of the topic, and the topic
+    /// counts against other bounds. Says whether the lanes, which were made for an older map, are to be made anew.
+    fn follow(&mut self, generation: u64, destination: &Destination) -> bool {
+        let Self::Known {
+            rule, plan, map, ..
+        } = self
+        else {
+            return false;
+        };
+        if *map >= generation {
+            return false;
+        }
+        *map = generation;
+        *rule = destination.rule;
+        *plan = destination.plan.clone();
+        true
+    }
+}
+
+/// What leads to a topic.
+struct Way {
+    rule: RuleId,
+    plan: TopicPlan,
+    map: u64,
 }
 
 impl Ingest {
@@ -80,17 +110,26 @@ impl Ingest {
 
     /// One lock for all lanes: it is held for one look into a map, and gives the order in which publishes to a topic
     /// that is still being looked up go to its lanes.
-    pub(super) fn enqueue(self: &Arc<Self>, destination: &Destination, entry: Entry) {
+    pub(super) fn enqueue(self: &Arc<Self>, map: u64, destination: &Destination, entry: Entry) {
         let target = &destination.target;
         let mut all = self.lanes.lock();
+        if let Some(lanes) = all.get_mut(target)
+            && lanes.follow(map, destination)
+        {
+            self.begin_anew(&mut all, target);
+        }
         if let Some(lanes) = all.get_mut(target) {
             return self.add(target, lanes, entry);
         }
-        let (rule, plan) = (destination.rule, &destination.plan);
+        let way = Way {
+            rule: destination.rule,
+            plan: destination.plan.clone(),
+            map,
+        };
         let mut lanes = match self.targets.known(target) {
-            Some(info) => Lanes::known(self.lanes_for(info.partitions), rule, plan.clone()),
+            Some(info) => Lanes::known(self.lanes_for(info.partitions), way),
             None => {
-                self.look_up(target.clone(), rule, plan.clone(), Vec::new());
+                self.look_up(target.clone(), way, Vec::new());
                 Lanes::Pending(VecDeque::new())
             }
         };
@@ -111,6 +150,7 @@ impl Ingest {
                 turn,
                 rule,
                 plan,
+                ..
             } => (lanes, turn, rule, plan),
         };
         let partition = match entry.key {
@@ -136,13 +176,7 @@ impl Ingest {
 
     /// Asks Iggy for a topic until it is known whether it exists, then sends what waits to its lanes: first what `retiring`
     /// lanes give back, then what has come since, in order.
-    fn look_up(
-        self: &Arc<Self>,
-        target: Target,
-        rule: RuleId,
-        plan: TopicPlan,
-        retiring: Vec<Arc<Lane>>,
-    ) {
+    fn look_up(self: &Arc<Self>, target: Target, way: Way, retiring: Vec<Arc<Lane>>) {
         let ingest = self.clone();
         self.tasks.spawn(async move {
             let mut given_back = Vec::new();
@@ -155,7 +189,7 @@ impl Ingest {
                     biased;
                     // Dropping what waits fails it.
                     () = ingest.stop.cancelled() => return drop(ingest.take_pending(&target)),
-                    asked = ingest.targets.ensure(rule, &target, &plan) => asked,
+                    asked = ingest.targets.ensure(way.rule, &target, &way.plan) => asked,
                 };
                 match asked {
                     Ok(info) => break info,
@@ -170,7 +204,7 @@ impl Ingest {
                     Err(error) => {
                         let waiting = ingest.take_pending(&target);
                         for entry in given_back.into_iter().chain(waiting) {
-                            ingest.unstorable(entry, (&error).into(), Some(rule), &error);
+                            ingest.unstorable(entry, (&error).into(), Some(way.rule), &error);
                         }
                         return;
                     }
@@ -180,7 +214,7 @@ impl Ingest {
             let Some(Lanes::Pending(waiting)) = all.remove(&target) else {
                 return;
             };
-            let mut lanes = Lanes::known(ingest.lanes_for(info.partitions), rule, plan);
+            let mut lanes = Lanes::known(ingest.lanes_for(info.partitions), way);
             for entry in given_back.into_iter().chain(waiting) {
                 ingest.add(&target, &mut lanes, entry);
             }
@@ -221,7 +255,11 @@ impl Ingest {
     /// about the topic; nothing that is published meanwhile overtakes it.
     fn begin_anew(self: &Arc<Self>, all: &mut HashMap<Target, Lanes>, target: &Target) {
         let Some(Lanes::Known {
-            lanes, rule, plan, ..
+            lanes,
+            rule,
+            plan,
+            map,
+            ..
         }) = all.get_mut(target)
         else {
             return;
@@ -229,9 +267,13 @@ impl Ingest {
         let retiring: Vec<_> = std::mem::take(lanes).into_iter().flatten().collect();
         // At once, so that the lane that has found it does not try its partition again.
         retiring.iter().for_each(|lane| lane.begin_to_retire());
-        let (rule, plan) = (*rule, plan.clone());
+        let way = Way {
+            rule: *rule,
+            plan: plan.clone(),
+            map: *map,
+        };
         all.insert(target.clone(), Lanes::Pending(VecDeque::new()));
-        self.look_up(target.clone(), rule, plan, retiring);
+        self.look_up(target.clone(), way, retiring);
     }
 
     /// Asks Iggy whether the topic still has as many partitions as its lanes.

@@ -23,7 +23,7 @@ use crate::limited::Limited;
 use crate::log::appends::Appends;
 use crate::log::{Log, Target, Triple};
 use crate::mapping::envelope::{self, HeaderSet, Published};
-use crate::mapping::{Resolver, RuleId};
+use crate::mapping::{LiveMap, RuleId};
 use crate::mqtt::QoS;
 use crate::observe::Counters;
 use crate::pace::Pace;
@@ -58,7 +58,7 @@ pub struct Parts {
     /// Who wants to know of appends.
     pub appends: Arc<Appends>,
     /// The topic map.
-    pub map: Arc<Resolver>,
+    pub map: Arc<LiveMap>,
     /// Which topics exist.
     pub targets: Arc<Targets>,
     /// Which headers are written.
@@ -77,7 +77,7 @@ pub struct Parts {
 pub struct Ingest {
     log: Arc<dyn Log>,
     appends: Arc<Appends>,
-    map: Arc<Resolver>,
+    map: Arc<LiveMap>,
     targets: Arc<Targets>,
     headers: HeaderSet,
     limits: Arc<Limits>,
@@ -174,16 +174,18 @@ impl Ingest {
         if !ticket.may_queue() {
             return;
         }
+        let map = self.map.load();
         let mut entry = Entry {
             record,
             key: None,
             ticket,
             hold,
+            map: map.in_use(),
         };
-        match self.map.resolve(&publish.topic) {
+        match map.resolve(&publish.topic) {
             Ok(placement) => {
                 entry.key = placement.key;
-                self.enqueue(&placement.destination, entry);
+                self.enqueue(map.generation(), &placement.destination, entry);
             }
             Err(refusal) => self.unstorable(entry, (&refusal).into(), None, &refusal),
         }

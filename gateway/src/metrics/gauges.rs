@@ -70,6 +70,19 @@ fn gateway(observer: &Observer, context: &Context) -> Vec<Gauge> {
         Gauge::new("clients_connected", "Clients that are connected")
             .value(context.sessions.len() as f64),
         Gauge::new(
+            "topic_map_generation",
+            "How often the topic map in force was replaced, counted from 1",
+        )
+        .value(context.map.generation() as f64),
+        Gauge::new("topic_map_rules", "Rules of the topic map in force")
+            .value(context.map.map().rules().count() as f64),
+        Gauge::new(
+            "topic_map_loaded_timestamp",
+            "When the topic map in force was read, seconds since 1970",
+        )
+        .in_unit(Unit::Seconds)
+        .value(unix_seconds(context.map.loaded_at())),
+        Gauge::new(
             "weak_targets",
             "Topics in use whose durability is weaker than their rules ask for",
         )

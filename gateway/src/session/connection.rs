@@ -522,7 +522,10 @@ impl Connection {
                         eviction.count(counters);
                         kind = Kind::Evicted;
                     }
-                    End::Revoked | End::Expired | End::SubscriptionNotAllowed => {
+                    End::Revoked
+                    | End::Expired
+                    | End::SubscriptionNotAllowed
+                    | End::SubscriptionNotMapped => {
                         counters.connections_revoked.increment();
                     }
                     End::PublishNotStored(why @ Why::Refused(_)) => self.flaps(why.name()),

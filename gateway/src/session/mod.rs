@@ -24,7 +24,7 @@ use crate::health::Health;
 use crate::ingest::{Histories, Ingest, Publisher, Why};
 use crate::limited::Limited;
 use crate::listener::door::Door;
-use crate::mapping::Resolver;
+use crate::mapping::LiveMap;
 use crate::mqtt::ClientId;
 use crate::observe::Counters;
 use crate::rates::Rates;
@@ -50,8 +50,8 @@ pub struct Context {
     pub counters: Arc<Counters>,
     /// Whether Iggy is reachable.
     pub health: Arc<Health>,
-    /// The topic map, with a memory.
-    pub map: Arc<Resolver>,
+    /// The topic map in force, with a memory.
+    pub map: Arc<LiveMap>,
     /// Which topics exist.
     pub targets: Arc<Targets>,
     /// The ingest role, while a source is attached.
@@ -159,6 +159,8 @@ pub enum End {
     Expired,
     /// It may no longer subscribe to what it has subscribed to.
     SubscriptionNotAllowed,
+    /// The topic map has no place any more for what it has subscribed to.
+    SubscriptionNotMapped,
     /// The gateway stops.
     Stopping,
     /// Its listener is drained.
@@ -178,6 +180,9 @@ impl End {
             Self::Expired => "its token has expired",
             Self::SubscriptionNotAllowed => {
                 "it may no longer subscribe to what it has subscribed to"
+            }
+            Self::SubscriptionNotMapped => {
+                "the topic map, read anew, has no place for what it has subscribed to"
             }
             Self::Stopping => "the gateway stops",
             Self::Draining => "its listener is drained",

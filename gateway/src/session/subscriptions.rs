@@ -84,6 +84,9 @@ impl Subscriptions {
             return Err(NotGranted::NotAllowed);
         }
         let delivery = self.delivery_role().await?;
+        let context = self.context.clone();
+        // Whoever changes the map moves all subscriptions that there are: this one is among them, or of the new map.
+        let _still = context.map.hold().await;
         let max = self.context.config.limits.max_subscriptions;
         {
             let by_filter = self.by_filter.lock();

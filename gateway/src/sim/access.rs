@@ -1,16 +1,14 @@
 //! Who is let in, and what it may: the whole way from CONNECT to the log, with files that change meanwhile.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::client::connect_as;
+use super::files::Files;
 use super::{Client, Got, Sim, device, payloads};
 use crate::access::users;
 use crate::config::{Config, JwtAlgorithm, Method, OnDenied};
@@ -19,32 +17,6 @@ use crate::log::memory::MemoryLog;
 use crate::log::{Log, Name, Target};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
-
-/// A folder with the operator's files.
-struct Files(TempDir);
-
-impl Files {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    /// Writes a file that only its owner may read, as one step, as editors and secret mounts do.
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let (path, new) = (self.0.path().join(name), self.0.path().join("new"));
-        fs::write(&new, text).unwrap();
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
-        fs::rename(&new, &path).unwrap();
-        path
-    }
-
-    fn users(&self, users: &[(&str, &str)]) -> PathBuf {
-        let lines = users.iter().map(|(name, password)| {
-            let hash = users::hash(password.as_bytes()).unwrap();
-            format!("{name}:{hash}\n")
-        });
-        self.write("users", &lines.collect::<String>())
-    }
-}
 
 fn methods(config: &mut Config, methods: &[Method]) {
     config.access.authentication = methods.iter().copied().collect();

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::{Got, Sim, dead_letters, triple};
-use crate::config::{Config, Limits, Produce};
+use crate::config::{Config, Produce};
 use crate::gateway::{Gateway, Role, StartError};
 use crate::ingest::runtime::Batches;
 use crate::log::memory::MemoryLog;
@@ -20,7 +20,10 @@ const NEVER: Duration = Duration::from_secs(3600);
 /// Everything that is not for another gateway's `$` topics is stored in `s/one`, which has three partitions.
 const MAP: &str = "default_stream = 's'\ndefault_topic = 'one'\npartitions = 3\n";
 
-async fn start(map: &str, limit: impl FnOnce(&mut Limits)) -> Result<Sim, StartError> {
+pub(super) async fn start(
+    map: &str,
+    configure: impl FnOnce(&mut Config),
+) -> Result<Sim, StartError> {
     let environment = [
         ("MQTT_GATEWAY_IGGY_PASSWORD", "secret"),
         ("MQTT_GATEWAY_AUTHENTICATION", "anonymous"),
@@ -30,7 +33,7 @@ async fn start(map: &str, limit: impl FnOnce(&mut Limits)) -> Result<Sim, StartE
     assert_eq!(config.ingest.produce, Produce::Runtime);
     let listener = config.listeners().remove(0);
     config.listen.clear();
-    limit(&mut config.limits);
+    configure(&mut config);
     let log = Arc::new(MemoryLog::new());
     let map = TopicMap::compile("map.toml", map).unwrap();
     let gateway = Gateway::start_on(config, map, log.clone()).await?;
@@ -200,7 +203,7 @@ async fn a_source_that_goes_with_a_batch_in_hand_fails_it_after_the_grace_and_th
 
 #[tokio::test(start_paused = true)]
 async fn n4_while_nobody_takes_qos_1_waits_within_the_window_and_qos_0_is_shed() {
-    let sim = start(MAP, |limits| {
+    let sim = start(MAP, |Config { limits, .. }| {
         limits.receive_window = 4;
         limits.max_packet_size = 1_000;
         limits.max_connect_size = 1_000;

@@ -103,7 +103,6 @@ fn time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::sim::Sim;
     use crate::status::Observer;
     use tokio::time::{Duration, sleep};

@@ -161,8 +161,8 @@ impl Observer {
         let warnings = map.warnings().iter().take(MOST_ROWS);
         MapStatus {
             file: context.config.topic_map.display().to_string(),
-            generation: 1,
-            loaded_at_ms: unix_ms(SystemTime::now() - self.uptime()),
+            generation: context.map.generation(),
+            loaded_at_ms: unix_ms(context.map.loaded_at()),
             rules_total: rules.len() as u64,
             rules: rules.into_iter().take(MOST_ROWS).collect(),
             warnings: warnings.map(ToString::to_string).collect(),

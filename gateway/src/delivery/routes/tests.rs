@@ -45,7 +45,7 @@ fn context() -> Context {
         counters: Arc::default(),
         triple: crate::sim::triple("t", 0),
         lines: Arc::default(),
-        foreign: None,
+        foreign: None.into(),
     }
 }
 

@@ -86,6 +86,13 @@ impl Routes {
         self.subscribers.iter().filter_map(lag).collect()
     }
 
+    /// The next offset that the connection needs; `None` if it wants nothing here.
+    pub fn next_of(&self, connection: ConnectionId) -> Option<u64> {
+        let key = self.by_connection.get(&connection)?;
+        let subscriber = self.subscribers.get(*key)?;
+        Some(subscriber.cursor.next(self.position))
+    }
+
     /// All cursors.
     pub fn cursors(&self) -> Vec<CursorState> {
         let state = |(_, subscriber): (usize, &Subscriber)| {
