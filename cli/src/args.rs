@@ -18,10 +18,11 @@ pub(crate) const PROBLEMS: u8 = 1;
 pub(crate) const UNUSABLE: u8 = 2;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 fine; 1 problems were found, or a topic is refused; 2 the arguments or a file cannot be used.";
+Exit codes: 0 fine; 1 problems were found, a topic is refused, or a gateway needs attention; 2 the arguments or a file cannot be
+used, or the gateway does not answer.";
 
 /// Checks the files of the MQTT gateway, explains what its topic map and permissions do, by the code of the running gateway,
-/// and keeps its users file.
+/// keeps its users file, and shows what a running gateway does.
 #[derive(Debug, Parser)]
 #[command(name = "mqtt-gateway", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -41,6 +42,12 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Explain where the messages of a topic are stored and why, what a subscriber of it reads, or who may do so.
     Explain(ExplainArgs),
+    /// Print what a running gateway does, what needs attention first.
+    ///
+    /// The exit code is 1 if it is not ready, or something needs attention.
+    Status(StatusArgs),
+    /// Show what a running gateway does, live in the terminal.
+    Top(TopArgs),
     /// Add a user to a users file, change a password, or remove a user.
     ///
     /// The password is asked for twice at a terminal; otherwise it is the first line of standard input. The file is made if
@@ -127,6 +134,36 @@ pub(crate) struct ExplainArgs {
     /// The form of the result.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: Format,
+}
+
+/// Which gateway is asked.
+#[derive(Debug, Args)]
+pub(crate) struct GatewayArgs {
+    /// Its HTTP address (http_listen).
+    #[arg(
+        long,
+        env = "MQTT_GATEWAY_HTTP_URL",
+        default_value = "http://127.0.0.1:9883"
+    )]
+    pub(crate) url: String,
+    /// A file with the token that opens it (http_token_file).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) gateway: GatewayArgs,
+    /// The form of the result.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) gateway: GatewayArgs,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,5 @@
-//! The program `mqtt-gateway`: tells operators what the running gateway would make of their files, by the same code, and
-//! keeps the users file.
+//! The program `mqtt-gateway`: tells operators what the running gateway would make of their files, by the same code, keeps
+//! the users file, and shows what a running gateway does.
 //!
 //! What always holds: results go to standard output and everything else to standard error; a closed pipe ends the program
 //! quietly; the exit codes are those of [`args`].
@@ -12,7 +12,9 @@ mod file;
 mod output;
 mod passwd;
 mod settings;
+mod status;
 mod text;
+mod top;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -31,6 +33,9 @@ enum Failure {
     /// Nothing could be explained.
     #[error(transparent)]
     Explain(#[from] explain::ExplainError),
+    /// The gateway was not asked, or did not answer.
+    #[error(transparent)]
+    Status(#[from] status::StatusError),
     /// The users file stays as it is.
     #[error(transparent)]
     Passwd(#[from] passwd::PasswdError),
@@ -74,6 +79,8 @@ fn run(command: Command, output: &mut Output) -> Result<Verdict, Failure> {
     Ok(match command {
         Command::Check(arguments) => check::run(&arguments, output)?,
         Command::Explain(arguments) => explain::run(&arguments, output)?,
+        Command::Status(arguments) => status::run(&arguments, output)?,
+        Command::Top(arguments) => top::run(&arguments)?,
         Command::Passwd(arguments) => passwd::run(&arguments, output)?,
         Command::Completions { shell } => completions::run(shell, output)?,
     })

@@ -1,8 +1,9 @@
 //! Forwards what the plugin logs with `tracing` to the host, as one line an event: the message, then every field as
-//! ` key=value`. A line has a limited length and no control characters, so that what a peer sent cannot forge lines.
+//! ` key=value`. A line has a limited length and no control characters, so that what a peer sent cannot forge lines; a value
+//! that could be taken for more than one is quoted, so that it cannot forge fields either.
 
 use std::fmt::{self, Write as _};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use parking_lot::RwLock;
 use tracing::field::{Field, Visit};
@@ -140,7 +141,19 @@ impl Visit for Line {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.write(field, format_args!("{value:?}"));
+        if field.name() == "message" {
+            return self.write(field, format_args!("{value:?}"));
+        }
+        // Also what is shown by `Display` comes here, and may be what a peer sent. As far as it is written without a panic.
+        let mut text = Part::default();
+        let written = catch_unwind(AssertUnwindSafe(|| {
+            text.write_raw(format_args!("{value:?}"))
+        }));
+        self.fields.full |= text.full;
+        self.record_str(field, &text.text);
+        if let Err(panic) = written {
+            resume_unwind(panic);
+        }
     }
 }
 
@@ -155,6 +168,18 @@ impl Part {
     /// Appends a part that is escaped already.
     fn append(&mut self, other: &Part) -> fmt::Result {
         other.text.chars().try_for_each(|c| self.push(c))
+    }
+
+    /// Writes text that is not escaped yet; of more than there is room for, the beginning.
+    fn write_raw(&mut self, text: fmt::Arguments<'_>) {
+        struct Raw<'a>(&'a mut Part);
+        impl fmt::Write for Raw<'_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                text.chars().try_for_each(|c| self.0.push(c))
+            }
+        }
+        // Fails when it is full, which is kept in mind.
+        _ = Raw(self).write_fmt(text);
     }
 
     fn push(&mut self, c: char) -> fmt::Result {
@@ -269,9 +294,39 @@ mod tests {
         assert_eq!(
             text,
             "cannot append to telemetry stream=building_north partition=3 offset=-1 ratio=0.5 retry=true \
-             big=340282366920938463463374607431768211455 reason=connection refused bytes=[1, 2] \
+             big=340282366920938463463374607431768211455 reason=\"connection refused\" bytes=\"[1, 2]\" \
              quoted=\"two words\" empty=\"\""
         );
+    }
+
+    #[test]
+    fn fields_that_are_not_there_leave_nothing_and_those_that_are_come_in_their_order() {
+        let (client, nobody) = (Some("c"), None::<&str>);
+        let text = message(|| {
+            warn!(
+                client = client.map(tracing::field::display),
+                who = nobody.map(tracing::field::display),
+                peer = %"192.0.2.1:5",
+                mqtt_topic = Some("a b"),
+                filter = nobody,
+                left_out = 0_u64,
+                "refused"
+            );
+        });
+        assert_eq!(
+            text,
+            "refused client=c peer=192.0.2.1:5 mqtt_topic=\"a b\" left_out=0"
+        );
+    }
+
+    #[test]
+    fn what_a_peer_sent_cannot_forge_a_field() {
+        for client in ["x connection=7", "x\" connection=7", "x\n connection=7", ""] {
+            let text = message(|| info!(%client, other = 1, "connected"));
+            let fields = text.strip_prefix("connected client=").unwrap();
+            let quoted = fields.strip_suffix(" other=1").unwrap();
+            assert_eq!(quoted, format!("{client:?}"), "{text}");
+        }
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Recent {
                 peer = shown_peer,
                 listener = shown_listener,
                 connection = id,
-                topic,
+                mqtt_topic = topic,
                 reason,
                 left_out,
                 "{what}"
@@ -160,7 +160,7 @@ impl Recent {
                 peer = shown_peer,
                 listener = shown_listener,
                 connection = id,
-                topic,
+                mqtt_topic = topic,
                 reason,
                 left_out,
                 "{what}"
