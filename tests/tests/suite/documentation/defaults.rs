@@ -11,7 +11,8 @@ use super::markdown::pages;
 
 /// The keys of docs/configuration.md and their defaults.
 fn defaults() -> BTreeMap<String, String> {
-    let page = fs::read_to_string(repository().join("docs/configuration.md")).unwrap();
+    let page =
+        fs::read_to_string(repository().join("docs/configuration.md")).expect("the reference");
     let cells = page
         .lines()
         .filter(|line| line.starts_with("| `"))
