@@ -24,7 +24,6 @@ images=(apache/iggy:0.9.0 apache/iggy-connect:0.5.0 rust:1.95-trixie)
 # All in one Iggy topic; the last two have the same key.
 topics=(building/north/room/{1,2,3}/temp building/north/room/3/humidity)
 python=/usr/bin/python3
-work=$(mktemp -d)
 
 # The ports are free ones, found out later; the project and its volume are not those of a user.
 export COMPOSE_PROJECT_NAME=mqtt-gateway-stand-in MQTT_PUBLISH=127.0.0.1: IGGY_PUBLISH=127.0.0.1:
@@ -55,6 +54,9 @@ for image in "${images[@]}"; do
         exit 77
     fi
 done
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
 compose_file=docker-compose.yml
 if [[ $("${compose_program[@]}" version --short) =~ ^v?1\. ]]; then

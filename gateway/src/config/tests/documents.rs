@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::{GatewayFile, PASSWORD, load};
 use crate::config::listeners::Draft;
 use crate::config::value::Slot;
-use crate::config::{Config, keys};
+use crate::config::{Config, Limits, keys};
 
 fn repository(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -92,6 +93,42 @@ fn the_documented_keys_defaults_and_ranges_are_those_of_the_code() {
     let page = documentation();
     assert_eq!(rows(&section(&page, "Keys"), ""), top);
     assert_eq!(rows(&section(&page, "Limits"), "limits."), limits);
+}
+
+#[test]
+fn the_documented_relations_between_limits_are_those_of_the_code() {
+    let page = section(&documentation(), "Limits");
+    let (_, rest) = page.split_once("These must go together:").unwrap();
+    let sentence = rest.split("\n\n").next().unwrap();
+    // What stands in brackets is the reason; chains are told apart by semicolons.
+    let chains = sentence.split(';').map(|chain| {
+        let keys = chain.split('`').skip(1).step_by(2);
+        keys.map(|key| format!("limits.{key}")).collect::<Vec<_>>()
+    });
+    let documented: BTreeSet<(String, String)> = chains
+        .flat_map(|chain| {
+            let pairs = chain.windows(2);
+            pairs
+                .map(|pair| (pair[0].clone(), pair[1].clone()))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let all_broken = Limits {
+        max_connect_size: 4,
+        max_packet_size: 3,
+        ingest_bytes: 2,
+        outbox_bytes: 2,
+        outbox_bytes_total: 1,
+        poll_interval_min: Duration::from_secs(2),
+        poll_interval_max: Duration::from_secs(1),
+        ..Limits::default()
+    };
+    let of_code: BTreeSet<(String, String)> = all_broken
+        .broken_relations()
+        .into_iter()
+        .map(|broken| (broken.lesser.to_owned(), broken.greater.to_owned()))
+        .collect();
+    assert_eq!(documented, of_code);
 }
 
 #[test]

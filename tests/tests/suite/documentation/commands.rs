@@ -30,7 +30,7 @@ pub(super) fn write_files(page: &Page, folder: &Path) {
             .strip_prefix("# ")
             .filter(|name| name.ends_with(".toml"))
         {
-            fs::write(folder.join(name), &block.what.text).unwrap();
+            fs::write(folder.join(name), &block.what.text).expect("a file of the page");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod code;
 mod commands;
+mod defaults;
 mod links;
 mod log_lines;
 mod markdown;

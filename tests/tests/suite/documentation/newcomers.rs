@@ -28,7 +28,7 @@ struct Walk {
 
 impl Walk {
     fn new(page: &Page) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a temporary folder");
         Files::copy_shipped(folder.path());
         write_files(page, folder.path());
         let address = || SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
@@ -108,7 +108,7 @@ impl Walk {
             self.subscribers.push(subscriber);
             return;
         }
-        let output = shell.output().unwrap();
+        let output = shell.output().expect("a shell");
         assert!(output.status.success(), "{line}: {output:?}");
         self.printed
             .push_str(&String::from_utf8_lossy(&output.stdout));
