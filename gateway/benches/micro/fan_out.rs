@@ -63,7 +63,7 @@ fn crowd(subscribers: u64) -> Crowd {
         counters: Arc::default(),
         triple: triple(),
         lines: Arc::default(),
-        foreign: None,
+        foreign: None.into(),
     };
     let mut routes = Routes::starting_at(0, None, now);
     for number in 0..subscribers {

@@ -258,7 +258,14 @@ fn no_secret_is_in_anything_that_is_printed_or_served() {
         let reply = http::get(deployment.host.api(), path).unwrap();
         served.push_str(&reply.body);
     }
-    for path in ["/", "/metrics", "/ready", "/api/status", "/api/explain?topic=a", "/nowhere"] {
+    for path in [
+        "/",
+        "/metrics",
+        "/ready",
+        "/api/status",
+        "/api/explain?topic=a",
+        "/nowhere",
+    ] {
         served.push_str(&http::get(deployment.http(), path).unwrap().body);
     }
     assert!(served.contains("mqtt_gateway_connects_refused_total"));
