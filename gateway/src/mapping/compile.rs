@@ -77,6 +77,7 @@ pub(super) fn compile(
     };
     let (dollar, ordinary) = (matcher(true)?, matcher(false)?);
     Some(TopicMap {
+        text: blake3::hash(source.text.as_bytes()),
         rules,
         dollar,
         ordinary,

@@ -55,6 +55,8 @@ use template::Template;
 /// A compiled topic map.
 #[derive(Debug)]
 pub struct TopicMap {
+    /// What it was compiled from.
+    text: blake3::Hash,
     rules: Vec<Rule>,
     /// Of the rules for topics that begin with `$`, and of all others.
     dollar: Matcher,
@@ -362,6 +364,11 @@ impl TopicMap {
         self.foreign
             .iter()
             .find(|foreign| foreign.target == *target)
+    }
+
+    /// Whether both were compiled from the same text, and so say the same of everything.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.text == other.text
     }
 
     /// What is doubtful in the map, in the order of the file.

@@ -2,7 +2,7 @@
 //!
 //! What always holds: a map comes into force as a whole, after everything it needs is there: it compiles, fits the way in
 //! which messages are produced, its constant targets are in Iggy, and open subscriptions read its places already. Until
-//! then, and if anything is missing, the map before it stays in force and is all that anybody sees; what Iggy is missing for
+//! then, and if anything is missing or the text is what it was, the map before it stays in force and is all that anybody sees; what Iggy is missing for
 //! is tried again. What was resolved by the old map stays where it was resolved.
 
 use std::collections::{HashMap, HashSet};
@@ -78,11 +78,19 @@ impl From<LogError> for MapError {
 /// Why it is not in force; nothing has changed then.
 pub(super) async fn reload(context: &Arc<Context>) -> Result<(), MapError> {
     let map = Arc::new(read(context).await?);
+    // Certificates change far more often than maps, and one signal is for all files.
+    if map.is_same(&context.map.map()) {
+        return Ok(());
+    }
     if context.config.ingest.produce == Produce::Runtime {
         let (now, before) = (map.only_target()?, context.map.map().only_target()?);
         if now != before {
             return Err(MapError::OtherTarget { now, before });
         }
+    }
+    // Who subscribes is not kept waiting for what would fail.
+    if let Some(away) = context.health.away_for() {
+        return Err(MapError::Waits(format!("it has not answered for {away:?}")));
     }
     within_patience(make_targets(context, &map)).await?;
 

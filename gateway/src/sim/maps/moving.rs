@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::super::seeds::run_all;
 use super::super::trace::Trace;
 use super::{Client, Got, Mapped, Sim};
-use crate::log::memory::HoldAt;
+use crate::log::memory::{Chances, HoldAt};
 
 const TOPICS: usize = 6;
 const SUBSCRIBERS: usize = 3;
@@ -98,6 +98,11 @@ async fn run(seed: u64, trace: Trace) {
     let mut random = StdRng::seed_from_u64(seed);
     let mapped = Mapped::start(&random_map(&mut random)).await;
     let sim = &mapped.sim;
+    sim.log.set_chances(Chances {
+        delay: 0.2,
+        longest_delay: Duration::from_millis(30),
+        ..Chances::default()
+    });
     let mut subscribers = Vec::new();
     for id in 0..SUBSCRIBERS {
         subscribers.push(Subscriber::start(sim, id, &mut random).await);
