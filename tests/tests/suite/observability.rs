@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
 use e2e::binaries;
-use e2e::config::GATEWAY;
+use e2e::config::{GATEWAY, TOPIC_MAP};
 use e2e::deployment::Deployment;
 use e2e::http;
 use e2e::metrics::{Metrics, wait_for};
@@ -421,4 +421,61 @@ fn the_log_on_a_full_disk_does_not_touch_the_data_path() {
     client.send(&publish("device/1/x", 51, "y"));
     client.expect(&packet::puback(51));
     assert_eq!(deployment.device_records().len(), 51);
+}
+
+#[test]
+fn a_changed_topic_map_takes_effect_without_a_restart_and_a_broken_one_is_refused_whole() {
+    let builder = Deployment::builder();
+    let stream = builder.stream().to_owned();
+    let deployment = builder.target(&stream, "presses", 1).start();
+    let (http, files) = (deployment.http(), &deployment.files);
+    let mut subscriber = deployment.client("subscriber");
+    subscriber.subscribe(TOPIC, 1);
+    let mut publisher = deployment.client("publisher");
+    publisher.publish(TOPIC, 1, "by the old map");
+    assert_eq!(subscriber.expect_publish().payload, b"by the old map");
+
+    let reload = || {
+        let reply = http::request(http, "POST", "/api/reload", None, None).expect("an answer");
+        let all = reply.json().as_array().cloned().unwrap_or_default();
+        all.into_iter()
+            .find(|one| one["name"] == "topic_map")
+            .expect("the topic map")
+    };
+    let old = files.read(TOPIC_MAP);
+    files.write(TOPIC_MAP, "[[rule]]\nmqtt_topic = '('\n");
+    let refused = reload();
+    assert_eq!(refused["ok"], false, "{refused}");
+    assert!(
+        refused["error"]
+            .as_str()
+            .is_some_and(|why| why.contains("mqtt_topic")),
+        "{refused}"
+    );
+    publisher.publish(TOPIC, 2, "still by the old map");
+    assert_eq!(deployment.device_records().len(), 2);
+    wait::until("the alarm is on the status page", PATIENCE, || {
+        let attention = status(&deployment)["attention"].to_string();
+        attention.contains("alarm topic_map")
+    });
+
+    files.write(
+        TOPIC_MAP,
+        &old.replace("topic = 'devices'", "topic = 'presses'"),
+    );
+    assert_eq!(reload()["ok"], true);
+    publisher.publish(TOPIC, 3, "by the new map");
+    let presses = deployment.reader().records(&stream, "presses");
+    assert_eq!(presses.len(), 1);
+    let got: Vec<_> = (0..2)
+        .map(|_| subscriber.expect_publish().payload)
+        .collect();
+    assert_eq!(
+        got,
+        [b"still by the old map".to_vec(), b"by the new map".to_vec()]
+    );
+    assert!(Metrics::of(http).get("topic_map_generation") >= 2.0);
+    wait::until("the alarm is over", PATIENCE, || {
+        status(&deployment)["alarms"] == serde_json::json!([])
+    });
 }
