@@ -53,6 +53,11 @@ pub(crate) async fn execute(cli: Cli) -> Result<(), Failure> {
     }
 }
 
+/// Says something on standard error. Unlike `eprintln!` it goes on where that cannot be written.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -70,9 +75,4 @@ mod tests {
         assert!(cli.command.is_none());
         assert_eq!(cli.run.data_dir, std::path::Path::new("elsewhere"));
     }
-}
-
-/// Says something on standard error. Unlike `eprintln!` it goes on where that cannot be written.
-pub(crate) fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
