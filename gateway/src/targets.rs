@@ -10,8 +10,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::config::{IngestConfig, OnWeakDurability};
+use crate::limited::Limited;
 use crate::log::{
     Durability, Expiry, Log, LogError, Name, Target, TopicInfo, TopicSize, TopicSpec,
 };
@@ -131,6 +133,8 @@ pub struct Targets {
     on_weak_durability: OnWeakDurability,
     /// Those that promise less than their rules ask for.
     weak: Mutex<BTreeSet<Target>>,
+    /// Log lines about them: devices can cause them in numbers where their topics name targets.
+    weak_lines: Limited,
     dead_letter: Target,
     /// What the map in force says.
     bounded: ArcSwap<Bounded>,
@@ -159,6 +163,7 @@ impl Targets {
             dead_letter: config.dead_letter.clone(),
             on_weak_durability: config.on_weak_durability,
             weak: Mutex::default(),
+            weak_lines: Limited::with_burst(10),
             known: RwLock::default(),
             forgotten: Mutex::default(),
             news: Mutex::default(),
@@ -329,7 +334,9 @@ impl Targets {
             OnWeakDurability::Warn => {
                 self.weak.lock().insert(target.clone());
                 self.counters.weak_targets.increment();
-                tracing::warn!("{weak}");
+                if let Some(left_out) = self.weak_lines.allow(Instant::now()) {
+                    tracing::warn!(stream = %target.stream, topic = %target.topic, left_out, "{weak}");
+                }
                 Ok(())
             }
         }

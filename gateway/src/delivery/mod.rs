@@ -21,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Limits;
-use crate::limited::Limited;
 use crate::log::appends::Appends;
 use crate::log::{Log, LogError, Target, Triple};
 use crate::mapping::{LiveMap, Partitions};
@@ -32,6 +31,7 @@ pub mod catch_up;
 pub mod cursor;
 pub mod evict;
 pub mod ledger;
+pub mod lines;
 mod moves;
 pub mod outbox;
 pub mod poll_size;
@@ -44,6 +44,7 @@ pub mod unacknowledged;
 
 use catch_up::CatchUps;
 pub use evict::Eviction;
+use lines::Lines;
 pub use outbox::{ConnectionId, Outbox, OutboxTotal, Pieces};
 use reader::Shared;
 use readers::Begin;
@@ -98,7 +99,7 @@ pub struct Delivery {
     /// Where that begins, of the partitions that were asked about; `None` if there is nothing.
     resumes: Mutex<HashMap<Triple, Option<Resume>>>,
     catch_ups: Arc<CatchUps>,
-    lines: Arc<Limited>,
+    lines: Arc<Lines>,
     /// Those who leave now leave because the role ends.
     is_ending: AtomicBool,
     /// Whether a task leaves the places of earlier maps.
@@ -128,7 +129,7 @@ impl Delivery {
             limits,
             counters,
             consumer: consumer.into(),
-            lines: Arc::new(Limited::with_burst(10)),
+            lines: Arc::default(),
             readers: Mutex::default(),
             subscriptions: Mutex::default(),
             resumes: Mutex::default(),

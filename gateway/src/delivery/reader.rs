@@ -70,7 +70,9 @@ impl Shared {
     pub fn begin_anew(&self) {
         self.known.lock().committed = None;
         self.regress(0);
-        tracing::warn!(stream = %self.triple.target.stream, topic = %self.triple.target.topic, partition = self.triple.partition, "the topic was deleted and made anew; reading begins at its first record");
+        if let Some(left_out) = self.context.lines.changes.allow(Instant::now()) {
+            tracing::warn!(stream = %self.triple.target.stream, topic = %self.triple.target.topic, partition = self.triple.partition, left_out, "the topic was deleted and made anew; reading begins at its first record");
+        }
     }
 
     /// The log was found to end at `end`, before the position that was reached in that epoch: it is shorter than it was, or
@@ -93,7 +95,9 @@ impl Shared {
         };
         if is_same {
             let position = reached.0;
-            tracing::warn!(stream = %self.triple.target.stream, topic = %self.triple.target.topic, partition = self.triple.partition, position, end, "the log has become shorter; reading goes on at its new end");
+            if let Some(left_out) = self.context.lines.changes.allow(Instant::now()) {
+                tracing::warn!(stream = %self.triple.target.stream, topic = %self.triple.target.topic, partition = self.triple.partition, position, end, left_out, "the log has become shorter; reading goes on at its new end");
+            }
             self.regress(end);
         } else {
             self.begin_anew();
@@ -230,7 +234,7 @@ impl Reader {
                         shared.known.lock().failing_since = Some(Instant::now());
                     }
                     if backoff.is_fresh()
-                        && let Some(left_out) = shared.context.lines.allow(Instant::now())
+                        && let Some(left_out) = shared.context.lines.failures.allow(Instant::now())
                     {
                         tracing::warn!(stream = %shared.triple.target.stream, topic = %shared.triple.target.topic, partition = shared.triple.partition, %error, left_out, "reader cannot read; it tries again until it can");
                     }

@@ -175,7 +175,9 @@ impl Delivery {
             None => None,
             Some(committed) if committed >= end => {
                 self.counters.log_regressions.increment();
-                tracing::warn!(stream = %triple.target.stream, topic = %triple.target.topic, partition = triple.partition, committed, end, "the log has become shorter than what is committed; the committed offset is lowered");
+                if let Some(left_out) = self.lines.changes.allow(Instant::now()) {
+                    tracing::warn!(stream = %triple.target.stream, topic = %triple.target.topic, partition = triple.partition, committed, end, left_out, "the log has become shorter than what is committed; the committed offset is lowered");
+                }
                 Some(end)
             }
             Some(committed) => {
@@ -184,8 +186,10 @@ impl Delivery {
                 Some(fresh.max(committed + 1).min(end))
             }
         };
-        if let Some(from) = from.filter(|from| *from < end) {
-            tracing::info!(stream = %triple.target.stream, topic = %triple.target.topic, partition = triple.partition, from, end, "what was not acknowledged before the restart is delivered again to those who subscribe now");
+        if let Some(from) = from.filter(|from| *from < end)
+            && let Some(left_out) = self.lines.resumed.allow(Instant::now())
+        {
+            tracing::info!(stream = %triple.target.stream, topic = %triple.target.topic, partition = triple.partition, from, end, left_out, "what was not acknowledged before the restart is delivered again to those who subscribe now");
         }
         // Also if it begins at the end: not all who were there come back before something is stored.
         let until = self.resume_until;

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use super::cursor::{Behind, Cursor, Turn};
 use super::ledger::{Entry, SharedLedger};
+use super::lines::Lines;
 use super::outbox::{ConnectionId, Copy, Message, Offered, Outbox};
-use crate::limited::Limited;
 use crate::log::{StoredRecord, Triple};
 use crate::mapping::ForeignTopic;
 use crate::mapping::envelope::{self, EnvelopeError, Opened};
@@ -96,8 +96,8 @@ pub struct Context {
     pub counters: Arc<Counters>,
     /// The partition.
     pub triple: Triple,
-    /// Log lines about what cannot be read: an outage concerns all readers at once.
-    pub lines: Arc<Limited>,
+    /// For what is said of all partitions together.
+    pub lines: Arc<Lines>,
     /// What the map in force says of records that name no MQTT topic.
     pub foreign: ArcSwapOption<ForeignTopic>,
 }
@@ -318,13 +318,16 @@ impl Routes {
             if record.offset > self.position {
                 let missed = record.offset - self.position;
                 context.counters.records_missed.add(missed);
-                tracing::warn!(
-                    stream = %context.triple.target.stream, topic = %context.triple.target.topic,
-                partition = context.triple.partition,
-                    from = self.position,
-                    missed,
-                    "records were gone before they were read; reading goes on behind them"
-                );
+                if let Some(left_out) = context.lines.gaps.allow(Instant::now()) {
+                    tracing::warn!(
+                        stream = %context.triple.target.stream, topic = %context.triple.target.topic,
+                        partition = context.triple.partition,
+                        from = self.position,
+                        missed,
+                        left_out,
+                        "records were gone before they were read; reading goes on behind them"
+                    );
+                }
             }
             self.position = record.offset + 1;
             self.newest_micros = record.timestamp_micros;

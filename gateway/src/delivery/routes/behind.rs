@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::super::cursor::{Cursor, Turn};
 use super::super::outbox::{Offered, Outbox};
 use super::{Context, Routes, Wanted};
@@ -89,14 +91,17 @@ impl Routes {
         }
         if missed > 0 {
             context.counters.records_missed.add(missed);
-            tracing::warn!(
-                stream = %context.triple.target.stream, topic = %context.triple.target.topic,
-                partition = context.triple.partition,
-                connection = turn.connection.0,
-                from,
-                missed,
-                "records were gone before a subscriber that was behind had got them"
-            );
+            if let Some(left_out) = context.lines.gaps.allow(Instant::now()) {
+                tracing::warn!(
+                    stream = %context.triple.target.stream, topic = %context.triple.target.topic,
+                    partition = context.triple.partition,
+                    connection = turn.connection.0,
+                    from,
+                    missed,
+                    left_out,
+                    "records were gone before a subscriber that was behind had got them"
+                );
+            }
         }
         let batch = &self.batch;
         let copies = subscriber

@@ -1,6 +1,7 @@
 //! Routing alone: what lags, what is safe meanwhile, what a new subscription begins with; and in `model` all of it together.
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::config::Limits;
@@ -213,4 +214,35 @@ fn what_is_resumed_is_not_committed_until_nobody_can_come_for_it_any_more() {
             .subscribe(&late, &topic(), QoS::AtLeastOnce, None, until)
             .is_none()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_that_are_gone_in_numbers_are_all_counted_and_said_a_few_times() {
+    let context = context();
+    let mut routes = routes();
+    let every_second: Vec<_> = records(0..1_000).into_iter().skip(1).step_by(2).collect();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || Lines(writer.clone()))
+        .finish();
+    tracing::subscriber::with_default(subscriber, || routes.route(0, &every_second, &context));
+    assert_eq!(context.counters.records_missed.get(), 500);
+    let lines = String::from_utf8(lines.lock().clone()).unwrap();
+    let said = |lines: &str| lines.matches("records were gone").count();
+    assert_eq!(said(&lines), 10, "{lines}");
+}
+
+/// Takes log lines.
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

@@ -34,7 +34,9 @@ use iggy_common::wire_conversions::{
     consumer_to_wire, identifier_to_wire, polling_strategy_to_wire,
 };
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
+
+use crate::limited::Limited;
 
 use super::{Log, LogError, Polled, Record, Target, TopicInfo, TopicSpec, Triple};
 use connection::Dialer;
@@ -89,6 +91,8 @@ pub struct IggyLog {
     readers: Pool<Dialer>,
     /// Whether the checksums of polled batches fit, if nothing is damaged.
     compare_batches: AtomicBool,
+    /// Log lines about what Iggy has stored damaged, each time that it is read.
+    damaged: Limited,
     /// For those who are behind. Its connections are made when they are needed.
     rereaders: Pool<Dialer>,
     request_timeout: Duration,
@@ -111,6 +115,7 @@ impl IggyLog {
             writers: pool(),
             readers: pool(),
             compare_batches: AtomicBool::new(true),
+            damaged: Limited::default(),
             rereaders: pool(),
             dialer,
             request_timeout,
@@ -209,7 +214,9 @@ impl IggyLog {
             // What is the same twice was not damaged on its way, so asking once more would not mend it.
             match again.damage.iter().find_map(Damage::offset) {
                 Some(offset) => {
-                    tracing::warn!(stream = %triple.target.stream, topic = %triple.target.topic, partition = triple.partition, offset, "Iggy has stored a record that does not fit its checksum; it is delivered as it is");
+                    if let Some(left_out) = self.damaged.allow(Instant::now()) {
+                        tracing::warn!(stream = %triple.target.stream, topic = %triple.target.topic, partition = triple.partition, offset, left_out, "Iggy has stored a record that does not fit its checksum; it is delivered as it is");
+                    }
                 }
                 None if again.damage.is_empty() => {}
                 None => self.compare_batches.store(false, Ordering::Relaxed),
