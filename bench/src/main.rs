@@ -2,8 +2,9 @@
 //!
 //! `bench ingest` starts a server and the gateway and compares the gateway with Iggy's own SDK; `bench fan-out` measures what
 //! one message to many subscribers costs, here or with another server; `bench growth` measures how that grows with
-//! connections, rules, topics, partitions and subscribers; `bench compare` puts the gateway beside other brokers;
-//! `bench publish` is the load driver alone, for any MQTT 3.1.1 server. How and why: `docs/performance.md`.
+//! connections, rules, topics, partitions and subscribers; `bench watching` measures what scraping and an open status page
+//! cost; `bench compare` puts the gateway beside other brokers; `bench publish` is the load driver alone, for any MQTT 3.1.1
+//! server. How and why: `docs/performance.md`.
 //!
 //! Always holds: a run is bounded in time and in messages, uses loopback only unless it is told an address, and ends what it
 //! started. What a run found goes to standard output, what happens meanwhile to standard error.
@@ -33,6 +34,7 @@ mod report;
 mod rounds;
 mod sdk;
 mod stack;
+mod watching;
 
 use driver::{Limit, QoS, Workload};
 use place::Place;
@@ -59,6 +61,11 @@ enum Command {
     /// In the sandbox, or with IGGY_SERVER_BIN (and IGGY_CONNECTORS_BIN) on a real Iggy server (and in the official
     /// connectors runtime).
     Growth(growth::GrowthArgs),
+    /// Measures what a scraper of the metrics and an open status page cost the gateway under load.
+    ///
+    /// In the sandbox, or with IGGY_SERVER_BIN (and IGGY_CONNECTORS_BIN) on a real Iggy server (and in the official
+    /// connectors runtime).
+    Watching(watching::WatchingArgs),
     /// Compares the gateway with other MQTT brokers, those that this machine has, and with Iggy's own SDK.
     Compare(compare::CompareArgs),
     /// Publishes to an MQTT server and prints what it measured as JSON.
@@ -191,6 +198,9 @@ enum Failure {
     /// The measurement of growth.
     #[error(transparent)]
     Growth(#[from] growth::GrowthError),
+    /// The measurement of watching.
+    #[error(transparent)]
+    Watching(#[from] watching::WatchingError),
     /// The comparison with others.
     #[error(transparent)]
     Compare(#[from] compare::CompareError),
@@ -226,6 +236,7 @@ fn main() -> ExitCode {
             Command::Ingest(args) => ingest(args),
             Command::FanOut(args) => fan_out(args),
             Command::Growth(args) => growth(args),
+            Command::Watching(args) => watching(args),
             Command::Compare(args) => compare(args),
             Command::Publish(args) => publish(args),
         });
@@ -285,6 +296,15 @@ fn fan_out(args: &FanOutArgs) -> Result<(), Failure> {
 fn growth(args: &growth::GrowthArgs) -> Result<(), Failure> {
     let programs = all_programs(&args.place)?;
     Ok(growth::execute(args, &programs)?)
+}
+
+fn watching(args: &watching::WatchingArgs) -> Result<(), Failure> {
+    let programs = all_programs(&args.place)?;
+    let found = watching::run(args, &programs)?;
+    let path = keep(&args.place, "watching", &json!(found))?;
+    println!("{}", watching::markdown(&found));
+    eprintln!("all samples: {}", path.display());
+    Ok(())
 }
 
 fn compare(args: &compare::CompareArgs) -> Result<(), Failure> {

@@ -32,6 +32,7 @@ pub(crate) struct Files<'a> {
 #[derive(Debug)]
 pub(crate) struct Host {
     mqtt: SocketAddr,
+    http: SocketAddr,
     process: Process,
 }
 
@@ -70,6 +71,7 @@ impl Host {
         files: &Files<'_>,
     ) -> Result<Self, StackError> {
         let mqtt = ports::free_address()?;
+        let http = ports::free_address()?;
         let api = ports::free_address()?;
         let connectors = folder.join("connectors");
         make_folder(&connectors)?;
@@ -77,7 +79,7 @@ impl Host {
         write(&config, &runtime_file(folder, iggy, api))?;
         write(
             &folder.join("gateway.toml"),
-            &gateway_file(mqtt, gateway_iggy, files.limits),
+            &gateway_file(mqtt, http, gateway_iggy, files.limits),
         )?;
         write(&folder.join("topic-map.toml"), files.topic_map)?;
         let entry = files.entry;
@@ -114,12 +116,21 @@ impl Host {
             })?
             .ok_or_else(|| process.late())?;
         }
-        Ok(Self { mqtt, process })
+        Ok(Self {
+            mqtt,
+            http,
+            process,
+        })
     }
 
     /// Where MQTT clients connect.
     pub(crate) fn mqtt(&self) -> SocketAddr {
         self.mqtt
+    }
+
+    /// Where the gateway answers operators.
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.http
     }
 
     /// Its process.
@@ -190,9 +201,10 @@ fn runtime_file(folder: &Path, iggy: SocketAddr, api: SocketAddr) -> String {
     )
 }
 
-fn gateway_file(mqtt: SocketAddr, iggy: SocketAddr, limits: &str) -> String {
+fn gateway_file(mqtt: SocketAddr, http: SocketAddr, iggy: SocketAddr, limits: &str) -> String {
     format!(
         "listen = '{mqtt}'\n\
+         http_listen = '{http}'\n\
          authentication = ['anonymous']\n\
          topic_map = 'topic-map.toml'\n\
          iggy_address = '{iggy}'\n\

@@ -1,4 +1,5 @@
-//! The few lines of HTTP/1.1 that are needed to ask a host for its connectors and an older Iggy for topics.
+//! The few lines of HTTP/1.1 that are needed to ask a host for its connectors, an older Iggy for topics and a gateway for its
+//! metrics.
 //!
 //! Always holds: one request, one reply, one connection; a reply that does not come in time is an error.
 
@@ -14,16 +15,16 @@ const LONGEST: u64 = 1024 * 1024;
 
 /// A reply.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(crate) struct Reply {
     /// The status code, such as 200.
-    pub(super) status: u16,
+    pub(crate) status: u16,
     /// The body as text.
-    pub(super) body: String,
+    pub(crate) body: String,
 }
 
 impl Reply {
     /// The body as JSON, `Null` when it is none.
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or(Value::Null)
     }
 }
@@ -32,7 +33,7 @@ impl Reply {
 ///
 /// # Errors
 /// When the server cannot be reached or its reply is not HTTP.
-pub(super) fn request(
+pub(crate) fn request(
     address: SocketAddr,
     method: &str,
     path: &str,

@@ -14,7 +14,7 @@ use iggy::prelude::IggyError;
 use crate::interrupt;
 
 pub(crate) mod host;
-mod http;
+pub(crate) mod http;
 pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod server;
