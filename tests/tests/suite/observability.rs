@@ -409,6 +409,11 @@ fn the_log_on_a_full_disk_does_not_touch_the_data_path() {
         binaries::skipped("log on a full disk", "there is no /dev/full here");
         return;
     }
+    if binaries::official_runtime().is_some() {
+        let why = "the official runtime does not start where it cannot print its name";
+        binaries::skipped("log on a full disk", why);
+        return;
+    }
     let mut deployment = Deployment::builder().prepare(|files| {
         let log = files.working_directory().join("host.log");
         symlink("/dev/full", log).expect("a link in the place of the log");
