@@ -99,6 +99,27 @@ impl IggyServer {
             .kill();
     }
 
+    /// From now on the server takes connections, as its operating system does it, and answers nothing.
+    ///
+    /// # Panics
+    /// When the server was not started here.
+    pub fn freeze(&self) {
+        self.own_process().freeze();
+    }
+
+    /// Lets a frozen server go on.
+    ///
+    /// # Panics
+    /// When the server was not started here.
+    pub fn thaw(&self) {
+        self.own_process().thaw();
+    }
+
+    fn own_process(&self) -> &Process {
+        let own = self.process.as_ref();
+        own.expect("only a server that was started here can be frozen")
+    }
+
     /// Starts the server with the address and data it had before, and waits until it serves. Does nothing for a server
     /// that was not started here, except to wait.
     ///

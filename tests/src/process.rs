@@ -142,8 +142,28 @@ impl Process {
     /// # Panics
     /// When the process is gone.
     pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
+    /// From now on the process does nothing, and its sockets stay as they are.
+    ///
+    /// # Panics
+    /// When the process is gone.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a frozen process go on.
+    ///
+    /// # Panics
+    /// When the process is gone.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        kill_process(id.expect("a process"), Signal::HUP).expect("the process runs");
+        kill_process(id.expect("a process"), signal).expect("the process runs");
     }
 
     /// Asks the process to end with SIGTERM and waits for it.

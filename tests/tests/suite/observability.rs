@@ -39,10 +39,29 @@ fn ready_turns_503_with_the_reason_within_5_s_of_the_death_of_iggy_and_back_with
     }
     wait::until("it is ready", PATIENCE, || ready(&deployment).0 == 200);
     deployment.iggy.kill();
-    let killed = Instant::now();
-    wait::until("it is not ready", SOON, || ready(&deployment).0 == 503);
-    let (_, body) = ready(&deployment);
-    println!("503 after {:?}: {body}", killed.elapsed());
+    not_ready_soon(&deployment);
+    deployment.iggy.start_again();
+    ready_soon(&deployment);
+}
+
+#[test]
+fn ready_turns_503_within_5_s_when_iggy_answers_no_more_and_back_within_5_s_when_it_does() {
+    let deployment = Deployment::start();
+    if !deployment.iggy.may_be_killed("ready_turns_503") {
+        return;
+    }
+    wait::until("it is ready", PATIENCE, || ready(&deployment).0 == 200);
+    deployment.iggy.freeze();
+    not_ready_soon(&deployment);
+    deployment.iggy.thaw();
+    ready_soon(&deployment);
+}
+
+fn not_ready_soon(deployment: &Deployment) {
+    let begin = Instant::now();
+    wait::until("it is not ready", SOON, || ready(deployment).0 == 503);
+    let (_, body) = ready(deployment);
+    println!("503 after {:?}: {body}", begin.elapsed());
     let checks = body["checks"].as_array().expect("checks");
     let iggy = checks.iter().find(|check| check["name"] == "iggy");
     let iggy = iggy.expect("a check of Iggy");
@@ -55,10 +74,12 @@ fn ready_turns_503_with_the_reason_within_5_s_of_the_death_of_iggy_and_back_with
     );
     let health = http::get(deployment.http(), "/health").expect("an answer of /health");
     assert_eq!(health.status, 200);
-    deployment.iggy.start_again();
-    let back = Instant::now();
-    wait::until("it is ready again", SOON, || ready(&deployment).0 == 200);
-    println!("200 after {:?}", back.elapsed());
+}
+
+fn ready_soon(deployment: &Deployment) {
+    let begin = Instant::now();
+    wait::until("it is ready again", SOON, || ready(deployment).0 == 200);
+    println!("200 after {:?}", begin.elapsed());
 }
 
 fn status(deployment: &Deployment) -> Value {
