@@ -11,10 +11,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::gate::{self, Admitted, Refused};
+use super::gate::{self, Admitted};
 use super::incoming::{Incoming, Read};
 use super::peer::Peer;
 use super::subscriptions::Subscriptions;
+use super::turned_away::turn_away;
 use super::writer::{self, Writer};
 use super::{Context, End, EndSignal, Live};
 use crate::access::{Action, Grant};
@@ -32,29 +33,14 @@ use crate::wire::{
     encode,
 };
 
+mod ended;
+
+use ended::Ended;
+
 /// More bytes of answers than this, not taken by the client, stop reading from it.
 const MAX_CONTROL_BYTES: usize = 16_384;
 /// How long a close waits for the client to take the last bytes.
 const CLOSE_LIMIT: Duration = Duration::from_millis(500);
-
-/// How a connection came to its end.
-#[derive(Debug)]
-enum Ended {
-    /// DISCONNECT.
-    Disconnected,
-    /// The client closed without one, or the connection broke.
-    Lost,
-    /// Nothing was heard for 1.5 times the keep-alive.
-    KeepAlive,
-    /// A packet broke the protocol.
-    Violation(Violation),
-    /// What came broke the rules of the stream that carries packets.
-    Unreadable(std::io::Error),
-    /// Writing failed or stalled.
-    Write(std::io::Error),
-    /// The gateway ended it.
-    Told(End),
-}
 
 /// Serves the client at the other end of `read` and `write`. What is known of the peer is needed at the beginning only: in
 /// the task itself it would be kept for as long as the connection lives.
@@ -77,7 +63,14 @@ where
     let admitted = match admitted {
         Ok(admitted) => admitted,
         Err(refused) => {
-            let turn_away = turn_away(refused, &context, incoming.into_stream(), write, origin);
+            let turn_away = turn_away(
+                refused,
+                &context,
+                incoming.into_stream(),
+                write,
+                origin,
+                CLOSE_LIMIT,
+            );
             return Box::pin(turn_away).await;
         }
     };
@@ -140,66 +133,6 @@ async fn expiry(at: Option<Instant>) {
         Some(at) => Box::pin(sleep_until(at)).await,
         None => std::future::pending().await,
     }
-}
-
-async fn turn_away<R, W>(refused: Refused, context: &Context, read: R, mut write: W, origin: Origin)
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    let counters = &context.counters;
-    match &refused {
-        // Probes and scanners do this all the time: nobody has to act.
-        Refused::Unfinished { .. } => {
-            counters.connects_unfinished.increment();
-            tracing::debug!(
-                peer = origin.peer.map(display), listener = origin.listener.map(display), connection = origin.connection.map(|id| id.0),
-                reason = %refused, "closed"
-            );
-        }
-        _ => {
-            counters.connects_refused.increment();
-            if let Refused::Denied { .. } = &refused {
-                counters.connects_unauthenticated.increment();
-            }
-            let lines = &context.lines.refused;
-            context.recent.note(
-                lines,
-                Kind::Connect,
-                origin.into(),
-                None,
-                "CONNECT refused",
-                || &refused,
-            );
-        }
-    }
-    if !matches!(refused, Refused::Unfinished { .. }) {
-        count_refused(counters, refused.answer());
-    }
-    if let Some(code) = refused.answer() {
-        let mut answer = bytes::BytesMut::new();
-        encode::connack(code, &mut answer);
-        let _ = timeout(
-            CLOSE_LIMIT,
-            tokio::io::AsyncWriteExt::write_all(&mut write, &answer),
-        )
-        .await;
-    }
-    writer::close(read, write, CLOSE_LIMIT).await;
-}
-
-fn count_refused(counters: &Counters, code: Option<ConnectReturnCode>) {
-    let counter = match code {
-        None => &counters.connects_refused_silently,
-        // It is no refusal.
-        Some(ConnectReturnCode::Accepted) => return,
-        Some(ConnectReturnCode::UnacceptableProtocolVersion) => &counters.connects_refused_0x01,
-        Some(ConnectReturnCode::IdentifierRejected) => &counters.connects_refused_0x02,
-        Some(ConnectReturnCode::ServerUnavailable) => &counters.connects_refused_0x03,
-        Some(ConnectReturnCode::BadUserNameOrPassword) => &counters.connects_refused_0x04,
-        Some(ConnectReturnCode::NotAuthorized) => &counters.connects_refused_0x05,
-    };
-    counter.increment();
 }
 
 /// A client that is being served. Dropping it releases all that it holds.
@@ -470,72 +403,6 @@ impl Connection {
             .control(|out| encode::unsuback(unsubscribe.packet_id, out));
     }
 
-    fn count(&self, ended: &Ended, broken_publish: bool) {
-        let (counters, lines) = (&self.context.counters, &self.context.lines);
-        let closed = |kind, lines, what, reason: &dyn Fn() -> String| {
-            self.note(lines, kind, None, what, reason);
-        };
-        match ended {
-            Ended::Disconnected => self.debug("disconnected"),
-            Ended::Lost => self.debug("connection lost"),
-            Ended::KeepAlive => {
-                counters.keep_alive_timeouts.increment();
-                closed(Kind::Closed, &lines.closed, "closed", &|| {
-                    "nothing was heard for 1.5 times the keep-alive".to_owned()
-                });
-            }
-            Ended::Violation(violation) => {
-                counters.violations.increment();
-                if broken_publish {
-                    counters.publishes_received.increment();
-                    counters.publishes_received_invalid.increment();
-                    counters.publishes_protocol_error.increment();
-                }
-                // It will send the same bytes again.
-                self.flaps(violation.reason());
-                let reason = || violation.to_string();
-                closed(
-                    Kind::Protocol,
-                    &lines.violations,
-                    "closed: protocol error",
-                    &reason,
-                );
-            }
-            Ended::Unreadable(error) => {
-                counters.violations.increment();
-                let reason = || error.to_string();
-                closed(
-                    Kind::Protocol,
-                    &lines.violations,
-                    "closed: protocol error",
-                    &reason,
-                );
-            }
-            Ended::Write(error) => {
-                let reason = || format!("writing failed: {error}");
-                closed(Kind::Closed, &lines.closed, "closed", &reason);
-            }
-            Ended::Told(end) => {
-                let mut kind = Kind::Closed;
-                match end {
-                    End::Evicted(eviction) => {
-                        eviction.count(counters);
-                        kind = Kind::Evicted;
-                    }
-                    End::Revoked
-                    | End::Expired
-                    | End::SubscriptionNotAllowed
-                    | End::SubscriptionNotMapped => {
-                        counters.connections_revoked.increment();
-                    }
-                    End::PublishNotStored(why @ Why::Refused(_)) => self.flaps(why.name()),
-                    _ => {}
-                }
-                closed(kind, &lines.closed, "closed", &|| end.reason().to_owned());
-            }
-        }
-    }
-
     fn whom(&self) -> Whom<'_> {
         self.publisher.origin.of(&self.client)
     }
@@ -551,19 +418,6 @@ impl Connection {
         self.context
             .recent
             .note(lines, kind, self.whom(), topic, what, reason);
-    }
-
-    fn debug(&self, what: &str) {
-        tracing::debug!(
-            client = %self.client, peer = %self.peer, listener = %self.visit.door().address, connection = self.outbox.id().0,
-            "{what}"
-        );
-    }
-
-    fn flaps(&self, reason: &'static str) {
-        self.context
-            .flaps
-            .closed(&self.client, reason, Instant::now());
     }
 }
 

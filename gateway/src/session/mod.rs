@@ -40,6 +40,7 @@ pub mod gate;
 pub mod incoming;
 pub mod peer;
 pub mod subscriptions;
+mod turned_away;
 pub mod writer;
 
 /// What all connections of a gateway share.
