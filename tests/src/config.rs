@@ -76,6 +76,28 @@ pub fn own_map(stream: &str, refuse: bool) -> String {
     )
 }
 
+/// A map in which every reason for a refusal is at hand that a device can bring about.
+pub fn map_of_refusals(stream: &str) -> String {
+    format!(
+        "on_unmatched = 'refuse'\n\
+         max_topics = 1\n\
+         [[rule]]\n\
+         mqtt_topic = 'device/([^/]+)/.*'\n\
+         stream = '{stream}'\n\
+         topic = 'devices'\n\
+         partition_key = '$1'\n\
+         [[rule]]\n\
+         mqtt_topic = 'guarded/([^/]+)'\n\
+         stream = '{stream}'\n\
+         topic = 'guarded_$1'\n\
+         auto_create = false\n\
+         [[rule]]\n\
+         mqtt_topic = 'dynamic/([^/]+)'\n\
+         stream = '{stream}'\n\
+         topic = 'dynamic_$1'\n"
+    )
+}
+
 /// The files of one test.
 #[derive(Debug)]
 pub struct Files {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use e2e::binaries;
-use e2e::config::{SOURCE, Target};
+use e2e::config::{SOURCE, Target, map_of_refusals};
 use e2e::deployment::{Builder, Deployment};
 use e2e::packet::{self, publish, publish_qos0};
 use e2e::raw::{Answer, PROMPT, RawClient};
@@ -20,34 +20,12 @@ fn payloads(records: &[Record]) -> Vec<String> {
     records.iter().map(Record::payload_text).collect()
 }
 
-/// A map in which every reason for a refusal is at hand that a device can bring about.
-fn map(stream: &str) -> String {
-    format!(
-        "on_unmatched = 'refuse'\n\
-         max_topics = 1\n\
-         [[rule]]\n\
-         mqtt_topic = 'device/([^/]+)/.*'\n\
-         stream = '{stream}'\n\
-         topic = 'devices'\n\
-         partition_key = '$1'\n\
-         [[rule]]\n\
-         mqtt_topic = 'guarded/([^/]+)'\n\
-         stream = '{stream}'\n\
-         topic = 'guarded_$1'\n\
-         auto_create = false\n\
-         [[rule]]\n\
-         mqtt_topic = 'dynamic/([^/]+)'\n\
-         stream = '{stream}'\n\
-         topic = 'dynamic_$1'\n"
-    )
-}
-
 #[test]
 fn every_reason_stands_in_the_dead_letter_and_the_message_is_acknowledged_among_its_neighbours() {
     let builder = Deployment::builder();
     let stream = builder.stream().to_owned();
     let deployment = builder
-        .map(map(&stream))
+        .map(map_of_refusals(&stream))
         .target(&stream, "dynamic_first", 1)
         .start();
     let mut client = deployment.client("device-1");
@@ -119,7 +97,7 @@ fn a_topic_that_promises_less_than_its_rule_asks_for_is_refused_where_the_operat
     let builder = Deployment::builder();
     let stream = builder.stream().to_owned();
     let deployment = builder
-        .map(map(&stream))
+        .map(map_of_refusals(&stream))
         .existing(Target::new(&stream, "guarded_weak", 1).committed_only())
         .gateway("on_weak_durability", "refuse")
         .start_with(|_| {});
@@ -148,7 +126,7 @@ fn dead_letters_go_to_the_topic_that_is_configured_with_who_and_where_although_h
         format!("{}_other", builder.stream()),
     );
     let deployment = builder
-        .map(map(&stream))
+        .map(map_of_refusals(&stream))
         .gateway("dead_letter_stream", other.clone())
         .gateway("dead_letter_topic", "not stored")
         .target(&other, "not stored", 1)
@@ -194,7 +172,7 @@ fn a_dead_letter_waits_for_iggy_as_every_message_does() {
 fn what_was_refused_can_be_published_again_when_its_cause_is_mended() {
     let builder = Deployment::builder();
     let stream = builder.stream().to_owned();
-    let deployment = builder.map(map(&stream)).start();
+    let deployment = builder.map(map_of_refusals(&stream)).start();
     let mut client = deployment.client("publisher");
     client.publish("guarded/1", 1, "first");
     client.publish("guarded/1", 2, "second");

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use e2e::config::{SOURCE, Target};
+use e2e::config::{SOURCE, Target, map_of_refusals};
 use e2e::deployment::Deployment;
 use e2e::host::Kind;
 use e2e::metrics::{Metrics, wait_for};
@@ -33,34 +33,12 @@ fn assert_adds_up(metrics: &Metrics) {
     assert_eq!(sum("publishes_received_total"), sum("publishes_total"));
 }
 
-/// A map in which every reason is at hand that a device can bring about.
-fn map(stream: &str) -> String {
-    format!(
-        "on_unmatched = 'refuse'\n\
-         max_topics = 1\n\
-         [[rule]]\n\
-         mqtt_topic = 'device/([^/]+)/.*'\n\
-         stream = '{stream}'\n\
-         topic = 'devices'\n\
-         partition_key = '$1'\n\
-         [[rule]]\n\
-         mqtt_topic = 'guarded/([^/]+)'\n\
-         stream = '{stream}'\n\
-         topic = 'guarded_$1'\n\
-         auto_create = false\n\
-         [[rule]]\n\
-         mqtt_topic = 'dynamic/([^/]+)'\n\
-         stream = '{stream}'\n\
-         topic = 'dynamic_$1'\n"
-    )
-}
-
 #[test]
 fn n7_every_refusal_that_a_device_can_bring_about_moves_its_metric() {
     let builder = Deployment::builder();
     let stream = builder.stream().to_owned();
     let deployment = builder
-        .map(map(&stream))
+        .map(map_of_refusals(&stream))
         .target(&stream, "dynamic_first", 1)
         .existing(Target::new(&stream, "guarded_weak", 1).committed_only())
         .gateway("on_weak_durability", "refuse")
