@@ -100,6 +100,12 @@ impl SharedLedger {
         }
     }
 
+    /// Holds the ledger's lock.
+    #[cfg(test)]
+    pub(super) fn lock(&self) -> impl Sized + '_ {
+        self.0.lock()
+    }
+
     /// See [`Ledger::advance`].
     pub fn advance(&self, position: u64) {
         self.0.lock().advance(position);

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -49,6 +50,7 @@ pub use outbox::{ConnectionId, Outbox, OutboxTotal, Pieces};
 use reader::Shared;
 use readers::Begin;
 use routes::Resume;
+use state::DeliveryState;
 
 /// A topic in Iggy, as a subscription reads it.
 #[derive(Debug, Clone)]
@@ -100,6 +102,8 @@ pub struct Delivery {
     resumes: Mutex<HashMap<Triple, Option<Resume>>>,
     catch_ups: Arc<CatchUps>,
     lines: Arc<Lines>,
+    /// See [`Delivery::seen`].
+    seen: ArcSwap<DeliveryState>,
     /// Those who leave now leave because the role ends.
     is_ending: AtomicBool,
     /// Whether a task leaves the places of earlier maps.
@@ -130,6 +134,7 @@ impl Delivery {
             counters,
             consumer: consumer.into(),
             lines: Arc::default(),
+            seen: ArcSwap::default(),
             readers: Mutex::default(),
             subscriptions: Mutex::default(),
             resumes: Mutex::default(),

@@ -434,7 +434,7 @@ impl Outbox {
         self.state.lock().bytes
     }
 
-    /// What it holds now. Takes time in proportion to what is unacknowledged.
+    /// What it holds now. Takes time in proportion to what is unacknowledged, if something was sent again.
     pub fn state(&self, now: Instant) -> OutboxState {
         let state = self.state.lock();
         OutboxState {
@@ -464,6 +464,12 @@ impl Outbox {
     /// committed, so that it is delivered again when the client has come back.
     pub fn owe_at_end(&self) {
         self.state.lock().owes_at_end = true;
+    }
+
+    /// Holds the lock under which copies come and go.
+    #[cfg(test)]
+    pub(super) fn lock(&self) -> impl Sized + '_ {
+        self.state.lock()
     }
 
     /// Whether nothing waits to be written.

@@ -147,7 +147,12 @@ impl Unacknowledged {
 
     /// When the copy that was sent longest ago was sent.
     pub fn oldest_sent(&self) -> Option<Instant> {
-        self.out.iter().map(|out| out.sent).min()
+        let first = self.out.front()?;
+        // They are in the order in which they were sent first.
+        match first.again {
+            0 => Some(first.sent),
+            _ => self.out.iter().map(|out| out.sent).min(),
+        }
     }
 
     /// The copies that are to be sent again now, because `interval` has passed since each was sent: calls `again` for

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Ingest;
+use super::board::{Board, Place};
 use super::room::Hold;
 use super::ticket::Ticket;
 use crate::backoff::Backoff;
@@ -62,33 +63,20 @@ struct Queue {
     in_flight: Option<InFlight>,
 }
 
+impl Queue {
+    fn show(&self, place: &Place) {
+        let in_flight = self.in_flight.map_or(0, |batch| batch.messages);
+        let since = self.in_flight.map(|batch| batch.since).or(self.since);
+        place.holds(self.entries.len(), in_flight, since);
+    }
+}
+
 /// A batch that is being appended.
 #[derive(Debug, Clone, Copy)]
 struct InFlight {
     messages: usize,
     /// No message of it has been here for longer.
     since: Instant,
-}
-
-/// What a lane looks like from outside.
-#[derive(Debug, Clone)]
-pub struct LaneState {
-    /// Where it appends.
-    pub triple: Triple,
-    /// Messages that wait for the next append.
-    pub queued: usize,
-    /// Messages in the append that is under way.
-    pub in_flight: usize,
-    /// How long the oldest of all these has been here at most.
-    pub oldest: Duration,
-    /// For how long its append has failed and been tried again, and why the last try has.
-    pub failing: Option<(Duration, String)>,
-}
-
-/// Appends fail.
-struct Failing {
-    since: Instant,
-    error: String,
 }
 
 /// See the module.
@@ -101,7 +89,8 @@ pub struct Lane {
     pace: Option<Mutex<Pace>>,
     ingest: Weak<Ingest>,
     queue: Mutex<Queue>,
-    failing: Mutex<Option<Failing>>,
+    /// Its figures; those of the queue are written under the queue's lock.
+    place: Place,
     /// Cancelled when the lane is to give back what it has.
     retired: CancellationToken,
     /// Told when a task has ended.
@@ -128,22 +117,23 @@ enum Appended {
 }
 
 impl Lane {
-    /// An empty lane. With a `pace` it appends no faster.
+    /// An empty lane, which shows its figures on `board`. With a `pace` it appends no faster.
     pub fn new(
         triple: Triple,
         rule: RuleId,
         plan: TopicPlan,
         pace: Option<Pace>,
+        board: &Arc<Board>,
         ingest: Weak<Ingest>,
     ) -> Arc<Self> {
         Arc::new(Self {
+            place: board.enter(triple.clone()),
             triple,
             rule,
             plan,
             pace: pace.map(Mutex::new),
             ingest,
             queue: Mutex::default(),
-            failing: Mutex::default(),
             retired: CancellationToken::new(),
             ended: Notify::new(),
         })
@@ -152,10 +142,13 @@ impl Lane {
     /// Queues `entry` and makes sure that a task is at work.
     pub fn push(self: &Arc<Self>, ingest: &Arc<Ingest>, entry: Entry) {
         let mut queue = self.queue.lock();
+        queue.entries.push_back(entry);
         if queue.since.is_none() {
             queue.since = Some(Instant::now());
+            queue.show(&self.place);
+        } else {
+            self.place.queues(queue.entries.len());
         }
-        queue.entries.push_back(entry);
         if !queue.running {
             queue.running = true;
             drop(queue);
@@ -170,25 +163,10 @@ impl Lane {
         !queue.running && queue.entries.is_empty()
     }
 
-    /// What it looks like now; `None` if nothing is queued or in flight.
-    pub fn state(&self, now: Instant) -> Option<LaneState> {
-        let (queued, in_flight, since) = {
-            let queue = self.queue.lock();
-            let in_flight = queue.in_flight;
-            let since = in_flight.map(|batch| batch.since);
-            let messages = in_flight.map_or(0, |batch| batch.messages);
-            (queue.entries.len(), messages, since.or(queue.since)?)
-        };
-        let failing = self.failing.lock();
-        Some(LaneState {
-            triple: self.triple.clone(),
-            queued,
-            in_flight,
-            oldest: now.saturating_duration_since(since),
-            failing: failing
-                .as_ref()
-                .map(|failing| (now - failing.since, failing.error.clone())),
-        })
+    /// Holds the lock under which entries come and go.
+    #[cfg(test)]
+    pub(super) fn lock(&self) -> impl Sized + '_ {
+        self.queue.lock()
     }
 
     /// How many entries are queued.
@@ -208,7 +186,9 @@ impl Lane {
             {
                 let mut queue = self.queue.lock();
                 if !queue.running {
-                    return queue.entries.drain(..).collect();
+                    let entries = queue.entries.drain(..).collect();
+                    queue.show(&self.place);
+                    return entries;
                 }
             }
             self.ended.notified().await;
@@ -240,6 +220,7 @@ impl Lane {
                 for entry in given_back.into_iter().rev() {
                     queue.entries.push_front(entry);
                 }
+                queue.show(&self.place);
                 return;
             }
         }
@@ -296,7 +277,9 @@ impl Lane {
         if let Some(pace) = &self.pace {
             pace.lock().spend(count);
         }
-        (count > 0).then(|| queue.entries.drain(..count).collect())
+        let batch: Vec<Entry> = queue.entries.drain(..count).collect();
+        queue.show(&self.place);
+        (count > 0).then_some(batch)
     }
 
     /// Returns what was not appended because the lane retires.
@@ -365,8 +348,7 @@ impl Lane {
     /// Appends until the outcome is known.
     async fn append_until_known(&self, ingest: &Arc<Ingest>, records: &[Record]) -> Appended {
         let appended = self.try_until_known(ingest, records).await;
-        // Once for each append.
-        *self.failing.lock() = None;
+        self.place.fails_no_more();
         appended
     }
 
@@ -416,20 +398,12 @@ impl Lane {
                 return Appended::GivenBack;
             }
             ingest.counters.append_retries.increment();
-            self.fails(text);
+            self.place.fails(text);
             tokio::select! {
                 () = self.retired.cancelled() => {}
                 () = sleep(backoff.next_pause()) => {}
             }
         }
-    }
-
-    fn fails(&self, error: String) {
-        let mut failing = self.failing.lock();
-        let since = failing
-            .as_ref()
-            .map_or_else(Instant::now, |failing| failing.since);
-        *failing = Some(Failing { since, error });
     }
 
     /// The topic or the partition has vanished: makes the topic anew if its rule says so.

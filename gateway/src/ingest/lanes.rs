@@ -7,12 +7,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use super::Ingest;
-use super::lane::{Entry, Lane, LaneState};
+use super::board::LaneState;
+use super::lane::{Entry, Lane};
 use crate::backoff::Backoff;
 use crate::log::{Target, Triple};
 use crate::mapping::{Destination, RuleId, TopicPlan};
@@ -55,6 +57,8 @@ pub struct IngestState {
     pub looking_up: usize,
     /// The lanes that have something to do, in no order.
     pub lanes: Vec<LaneState>,
+    /// Lanes besides, because there are too many.
+    pub lanes_not_shown: usize,
 }
 
 impl Lanes {
@@ -90,22 +94,27 @@ impl Ingest {
         self.room.held()
     }
 
-    /// What it looks like now. Takes the lock of all lanes for as long as they take to be listed.
+    /// What it looks like now. Takes no lock that a message waits for.
     pub fn state(&self, now: Instant) -> IngestState {
-        let mut looking_up = 0;
-        let mut working: Vec<Arc<Lane>> = Vec::new();
-        for lanes in self.lanes.lock().values() {
-            match lanes {
-                Lanes::Pending(waiting) => looking_up += waiting.len(),
-                Lanes::Known { lanes, .. } => working.extend(lanes.iter().flatten().cloned()),
-            }
-        }
-        working.extend(self.dead_letters.clone());
         IngestState {
             waiting_bytes: self.room.held(),
-            looking_up,
-            lanes: working.iter().filter_map(|lane| lane.state(now)).collect(),
+            looking_up: self.looking_up.load(Ordering::Relaxed),
+            lanes: self.board.lanes(now),
+            lanes_not_shown: self.board.without_place(),
         }
+    }
+
+    /// Does something while every lock is held that a message on its way may wait for.
+    #[cfg(test)]
+    pub(crate) fn locked<R>(&self, work: impl FnOnce() -> R) -> R {
+        let all = self.lanes.lock();
+        let lanes = all.values().flat_map(|lanes| match lanes {
+            Lanes::Known { lanes, .. } => lanes.as_slice(),
+            Lanes::Pending(_) => &[],
+        });
+        let _queues: Vec<_> = lanes.flatten().map(|lane| lane.lock()).collect();
+        let _room = self.room.lock();
+        work()
     }
 
     /// One lock for all lanes: it is held for one look into a map, and gives the order in which publishes to a topic
@@ -144,7 +153,10 @@ impl Ingest {
 
     fn add(self: &Arc<Self>, target: &Target, lanes: &mut Lanes, entry: Entry) {
         let (lanes, turn, rule, plan) = match lanes {
-            Lanes::Pending(waiting) => return waiting.push_back(entry),
+            Lanes::Pending(waiting) => {
+                self.looking_up.fetch_add(1, Ordering::Relaxed);
+                return waiting.push_back(entry);
+            }
             Lanes::Known {
                 lanes,
                 turn,
@@ -169,7 +181,14 @@ impl Ingest {
                 target: target.clone(),
                 partition: partition as u32,
             };
-            Lane::new(triple, *rule, plan.clone(), None, Arc::downgrade(self))
+            Lane::new(
+                triple,
+                *rule,
+                plan.clone(),
+                None,
+                &self.board,
+                Arc::downgrade(self),
+            )
         });
         lane.push(self, entry);
     }
@@ -214,6 +233,7 @@ impl Ingest {
             let Some(Lanes::Pending(waiting)) = all.remove(&target) else {
                 return;
             };
+            ingest.looking_up.fetch_sub(waiting.len(), Ordering::Relaxed);
             let mut lanes = Lanes::known(ingest.lanes_for(info.partitions), way);
             for entry in given_back.into_iter().chain(waiting) {
                 ingest.add(&target, &mut lanes, entry);
@@ -224,7 +244,10 @@ impl Ingest {
 
     fn take_pending(&self, target: &Target) -> VecDeque<Entry> {
         match self.lanes.lock().remove(target) {
-            Some(Lanes::Pending(waiting)) => waiting,
+            Some(Lanes::Pending(waiting)) => {
+                self.looking_up.fetch_sub(waiting.len(), Ordering::Relaxed);
+                waiting
+            }
             _ => VecDeque::new(),
         }
     }

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,6 +32,7 @@ use crate::targets::{DEAD_LETTER_PLAN, Targets};
 use crate::wire::Publish;
 
 pub mod acks;
+pub mod board;
 pub mod history;
 pub mod lane;
 mod lanes;
@@ -42,6 +43,7 @@ pub mod runtime;
 pub mod ticket;
 
 pub use acks::Why;
+use board::Board;
 pub use history::Histories;
 use lane::{Entry, Lane};
 pub use lanes::IngestState;
@@ -84,6 +86,10 @@ pub struct Ingest {
     counters: Arc<Counters>,
     room: Arc<Room>,
     lanes: Mutex<HashMap<Target, Lanes>>,
+    /// Messages in `lanes` whose topic is being looked up. Changes under that lock.
+    looking_up: AtomicUsize,
+    /// Where lanes are seen from outside.
+    board: Arc<Board>,
     /// The connectors runtime chooses the partitions, so one lane for each topic is enough.
     one_lane: bool,
     dead_letters: Option<Arc<Lane>>,
@@ -110,6 +116,7 @@ impl Ingest {
             counters,
             recent,
         } = parts;
+        let board = Board::new();
         Arc::new_cyclic(|ingest| {
             let dead_letters = (config.on_unstorable == OnUnstorable::DeadLetter).then(|| {
                 let triple = Triple {
@@ -118,7 +125,7 @@ impl Ingest {
                 };
                 let pace = Pace::new(limits.dead_letter_rate, Instant::now());
                 let (rule, plan) = (RuleId::DeadLetter, DEAD_LETTER_PLAN);
-                Lane::new(triple, rule, plan, Some(pace), ingest.clone())
+                Lane::new(triple, rule, plan, Some(pace), &board, ingest.clone())
             });
             Self {
                 log,
@@ -130,6 +137,8 @@ impl Ingest {
                 limits,
                 counters,
                 lanes: Mutex::default(),
+                looking_up: AtomicUsize::new(0),
+                board,
                 one_lane: config.produce == Produce::Runtime,
                 dead_letters,
                 ids: MessageIds::new(),

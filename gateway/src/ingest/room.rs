@@ -19,6 +19,8 @@ const LOOKED_AT: usize = 32;
 #[derive(Debug)]
 pub struct Room {
     state: Mutex<State>,
+    /// What is held; written under the lock, read without it by those who look from outside.
+    held: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -71,6 +73,7 @@ impl Room {
                 empty_handed: VecDeque::new(),
                 others: VecDeque::new(),
             }),
+            held: AtomicUsize::new(0),
         })
     }
 
@@ -83,8 +86,13 @@ impl Room {
 
     /// How many bytes are held.
     pub fn held(&self) -> usize {
-        let state = self.state.lock();
-        state.total - state.free
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Holds the lock under which room is given.
+    #[cfg(test)]
+    pub(super) fn lock(&self) -> impl Sized + '_ {
+        self.state.lock()
     }
 
     /// Nothing is granted any more; whoever waits is told.
@@ -101,6 +109,7 @@ impl Room {
 
     fn hold(self: &Arc<Self>, state: &mut State, held: &Arc<AtomicUsize>, bytes: usize) -> Hold {
         state.free -= bytes;
+        self.held.store(state.total - state.free, Ordering::Relaxed);
         held.fetch_add(bytes, Ordering::Relaxed);
         Hold {
             room: self.clone(),
@@ -218,6 +227,8 @@ impl Drop for Hold {
         let refused = {
             let mut state = room.state.lock();
             state.free += self.bytes;
+            let held = state.total - state.free;
+            room.held.store(held, Ordering::Relaxed);
             self.held.fetch_sub(self.bytes, Ordering::Relaxed);
             room.grant(&mut state)
         };

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{Gauge, MAX_PARTITIONS, unix_seconds};
 use crate::delivery::state::ReaderState;
-use crate::ingest::lane::LaneState;
+use crate::ingest::board::LaneState;
 use crate::listener::door::Phase;
 use crate::log::Triple;
 use crate::session::Context;
@@ -21,7 +21,7 @@ pub(super) fn all(observer: &Observer) -> Vec<Gauge> {
     let mut gauges = gateway(observer, context);
     gauges.extend(listeners(context));
     gauges.extend(ingest(context, now));
-    gauges.extend(delivery(context, now));
+    gauges.extend(delivery(context));
     gauges
 }
 
@@ -165,10 +165,12 @@ fn ingest(context: &Context, now: Instant) -> Vec<Gauge> {
     )
     .in_unit(Unit::Seconds);
     let mut lanes: Vec<LaneState> = Vec::new();
+    let mut not_shown = 0;
     if let Some(state) = state {
         waiting = waiting.value(state.waiting_bytes as f64);
         looking_up = looking_up.value(state.looking_up as f64);
-        count = count.value(state.lanes.len() as f64);
+        not_shown = state.lanes_not_shown;
+        count = count.value((state.lanes.len() + not_shown) as f64);
         let longest = state.lanes.iter().map(|lane| lane.oldest).max();
         oldest = oldest.value(longest.unwrap_or_default().as_secs_f64());
         lanes = state.lanes;
@@ -192,7 +194,7 @@ fn ingest(context: &Context, now: Instant) -> Vec<Gauge> {
             "lanes_not_shown",
             "Lanes without metrics of their own, because there are too many",
         )
-        .value(left_out as f64),
+        .value((left_out + not_shown) as f64),
         of(
             Gauge::new(
                 "lane_messages",
@@ -223,11 +225,8 @@ fn ingest(context: &Context, now: Instant) -> Vec<Gauge> {
     ]
 }
 
-fn delivery(context: &Context, now: Instant) -> Vec<Gauge> {
-    let state = context
-        .delivery
-        .load_full()
-        .map(|delivery| delivery.state(now));
+fn delivery(context: &Context) -> Vec<Gauge> {
+    let state = context.delivery.load_full().map(|delivery| delivery.seen());
     let limits = &context.config.limits;
     let mut readers_total = Gauge::new("readers", "Partitions that are read");
     let mut subscribers_total = Gauge::new("subscribers", "Clients that have subscriptions");
@@ -241,8 +240,8 @@ fn delivery(context: &Context, now: Instant) -> Vec<Gauge> {
         "For how long a subscriber has owed an acknowledgement, of the one that has owed it for the longest time",
     )
     .in_unit(Unit::Seconds);
-    let mut readers: Vec<ReaderState> = Vec::new();
-    if let Some(state) = state {
+    let mut readers: Vec<&ReaderState> = Vec::new();
+    if let Some(state) = &state {
         readers_total = readers_total.value(state.readers.len() as f64);
         subscribers_total = subscribers_total.value(state.subscribers.len() as f64);
         let cursors = state.readers.iter().flat_map(|reader| &reader.cursors);
@@ -253,10 +252,10 @@ fn delivery(context: &Context, now: Instant) -> Vec<Gauge> {
             .filter_map(|outbox| outbox.oldest_unacknowledged)
             .max();
         owed = owed.value(longest.unwrap_or_default().as_secs_f64());
-        readers = state.readers;
+        readers = state.readers.iter().collect();
     }
     let (readers, left_out) = cut(readers, |reader| &reader.triple);
-    let of = |gauge, value: fn(&ReaderState) -> Option<f64>| {
+    let of = |gauge, value: fn(&&ReaderState) -> Option<f64>| {
         by_partition(gauge, &readers, |reader| &reader.triple, value)
     };
     let offset = |offset: u64| offset as f64;

@@ -3,9 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use regex::Regex;
 use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::PREFIX;
 use crate::log::memory::{HoldAt, MemoryLog};
@@ -22,6 +27,7 @@ fn repository(path: &str) -> PathBuf {
 }
 
 async fn text(sim: &Sim) -> String {
+    sim.delivery().look(Instant::now());
     let observer = Observer::new(sim.gateway.context().clone());
     super::Metrics::new(observer).text().await.unwrap()
 }
@@ -79,6 +85,33 @@ async fn busy() -> Sim {
     sim.until("it waits", |sim| sim.count("publishes_received") == 2)
         .await;
     sim
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_takes_no_lock_that_a_message_may_wait_for() {
+    let sim = busy().await;
+    sim.delivery().look(Instant::now());
+    let context = sim.gateway.context().clone();
+    let (ingest, delivery) = (context.ingest.load_full().unwrap(), sim.delivery());
+    let (done, answers) = mpsc::channel();
+    let runtime = Handle::current();
+    let ask = || {
+        thread::spawn(move || {
+            let observer = Observer::new(context);
+            let metrics = super::Metrics::new(observer.clone());
+            let text = runtime.block_on(metrics.text()).unwrap();
+            let picture = runtime.block_on(observer.picture()).unwrap();
+            let _ = done.send((text, picture));
+        });
+        answers.recv_timeout(Duration::from_secs(30))
+    };
+    let answers = ingest.locked(|| delivery.locked(ask));
+    let (text, picture) = answers.expect("they wait for a lock");
+    assert!(text.contains("\nmqtt_gateway_lane_messages{"), "{text}");
+    assert!(text.contains("\nmqtt_gateway_reader_position{"), "{text}");
+    let status = &picture.status;
+    assert_eq!(status.ingest.as_ref().unwrap().lanes.len(), 1);
+    assert_eq!(status.delivery.as_ref().unwrap().subscribers.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -102,7 +102,7 @@ async fn catch_up_reads_are_bounded_and_everybody_comes_forward_alike() {
     }
     // In the middle of it nobody is far ahead of the others.
     let next = |sim: &Sim| {
-        let state = sim.delivery().state(Instant::now());
+        let state = sim.delivery().look(Instant::now());
         let cursors = state.readers[0].cursors.iter();
         cursors.map(|cursor| cursor.next).collect::<Vec<_>>()
     };
@@ -274,7 +274,7 @@ async fn b17_one_unacknowledged_message_stops_nobody_and_its_late_puback_frees_a
     let commits = |sim: &Sim| sim.log.commits(&device("1"), CONSUMER);
     sleep(Duration::from_secs(5)).await;
     assert!(commits(&sim).is_empty(), "before the first");
-    let state = sim.delivery().state(Instant::now());
+    let state = sim.delivery().look(Instant::now());
     let careless_state = &state.subscribers[0].outbox;
     assert_eq!(careless_state.unacknowledged, 1);
     assert!(careless_state.oldest_unacknowledged >= Some(Duration::from_secs(5)));
@@ -348,7 +348,7 @@ async fn the_state_shows_who_is_live_who_lags_and_how_far() {
     sim.until("read", |sim| sim.count("records_read") == 100)
         .await;
     sleep(Duration::from_secs(2)).await;
-    let state = sim.delivery().state(Instant::now());
+    let state = sim.delivery().look(Instant::now());
     let [reader] = &state.readers[..] else {
         panic!("{state:?}")
     };

@@ -136,7 +136,7 @@ impl Observer {
                 .map(|(name, count)| (name.to_owned(), count))
                 .collect(),
             ingest: ingest.map(|ingest| ingest_status(context, ingest.state(now))),
-            delivery: delivery.map(|delivery| delivery_status(context, delivery.state(now))),
+            delivery: delivery.map(|delivery| delivery_status(context, &delivery.seen())),
             refusals: context.recent.entries().into_iter().map(refusal).collect(),
             map: self.map(),
             history: self.recorder.history(),
@@ -225,7 +225,7 @@ fn notable(time: Duration) -> Option<Duration> {
 }
 
 fn ingest_status(context: &Context, mut state: IngestState) -> IngestStatus {
-    let lanes_total = state.lanes.len() as u64;
+    let lanes_total = (state.lanes.len() + state.lanes_not_shown) as u64;
     state
         .lanes
         .sort_by_key(|lane| (Reverse(notable(lane.oldest)), lane.triple.clone()));
@@ -257,11 +257,9 @@ fn ingest_status(context: &Context, mut state: IngestState) -> IngestStatus {
     }
 }
 
-fn delivery_status(context: &Context, state: DeliveryState) -> DeliveryStatus {
-    let DeliveryState {
-        mut readers,
-        mut subscribers,
-    } = state;
+fn delivery_status(context: &Context, state: &DeliveryState) -> DeliveryStatus {
+    let mut readers: Vec<&ReaderState> = state.readers.iter().collect();
+    let mut subscribers: Vec<&SubscriberState> = state.subscribers.iter().collect();
     let limits = &context.config.limits;
     let (readers_total, subscribers_total) = (readers.len() as u64, subscribers.len() as u64);
     let mut lags: HashMap<ConnectionId, u64> = HashMap::new();
@@ -309,7 +307,7 @@ fn delivery_status(context: &Context, state: DeliveryState) -> DeliveryStatus {
         subscribers_total,
         subscribers: subscribers
             .into_iter()
-            .map(|one| subscriber_status(&one, lag(one.connection), &names))
+            .map(|one| subscriber_status(one, lag(one.connection), &names))
             .collect(),
     }
 }
@@ -334,21 +332,25 @@ fn name(names: &Names, connection: ConnectionId) -> (String, String) {
     }
 }
 
-fn reader_status(reader: ReaderState, names: &Names) -> ReaderStatus {
+fn reader_status(reader: &ReaderState, names: &Names) -> ReaderStatus {
     let behind = reader.cursors.iter().filter(|cursor| cursor.lag > 0);
     let held_for = reader.held.map(|(_, held_for)| held_for);
-    let held_by = reader.holder.zip(reader.held).map(|(holder, (offset, _))| {
-        let (client, peer) = name(names, holder.connection);
-        Holder {
-            client,
-            peer,
-            offset,
-            for_seconds: held_for
-                .unwrap_or_default()
-                .max(holder.holds_for)
-                .as_secs_f64(),
-        }
-    });
+    let held_by = reader
+        .holder
+        .as_ref()
+        .zip(reader.held)
+        .map(|(holder, (offset, _))| {
+            let (client, peer) = name(names, holder.connection);
+            Holder {
+                client,
+                peer,
+                offset,
+                for_seconds: held_for
+                    .unwrap_or_default()
+                    .max(holder.holds_for)
+                    .as_secs_f64(),
+            }
+        });
     ReaderStatus {
         position: reader.position,
         end: reader.end,
@@ -359,7 +361,7 @@ fn reader_status(reader: ReaderState, names: &Names) -> ReaderStatus {
         subscribers: reader.cursors.len() as u64,
         behind: behind.count() as u64,
         failing_for_seconds: reader.failing_for.as_ref().map(Duration::as_secs_f64),
-        error: reader.error,
+        error: reader.error.clone(),
         held_by,
         partition: reader.triple.partition,
         stream: reader.triple.target.stream.to_string(),

@@ -1,12 +1,13 @@
 //! The rates of the last minutes.
 //!
 //! What always holds: as many values as [`LENGTH`] at most, one each [`INTERVAL`]; keeping them costs a look at the counters
-//! and at each ledger in that time.
+//! in that time, and one at delivery each [`LOOK`], which all who ask are shown.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
 use super::History;
@@ -17,7 +18,7 @@ use crate::session::Context;
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Five minutes.
 const LENGTH: usize = 150;
-/// For how long an offset has been held is seen as precisely as this.
+/// How old what is shown of delivery may be; for how long an offset has been held is seen as precisely.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// What is remembered of one interval.
@@ -96,14 +97,16 @@ impl Recorder {
             // After a pause of the whole machine nothing is made up for.
             next = now.max(next) + LOOK;
             let delivery = context.delivery.load_full();
-            let held_for = delivery.map(|delivery| delivery.look(now));
+            // With thousands of subscribers it takes milliseconds, in which others are to be served.
+            let look = spawn_blocking(move || delivery.map(|delivery| delivery.look(now)));
+            let seen = look.await.ok().flatten();
             if now - begun < INTERVAL {
                 continue;
             }
             let totals = Totals::of(&context.counters);
             let sample = Sample {
                 clients: context.sessions.len() as f64,
-                oldest_unacknowledged: held_for.unwrap_or_default().as_secs_f64(),
+                oldest_unacknowledged: seen.map_or(0.0, |seen| seen.held_for().as_secs_f64()),
                 ..totals.since(before, now - begun)
             };
             (before, begun) = (totals, now);

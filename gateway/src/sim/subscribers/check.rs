@@ -51,7 +51,7 @@ pub(super) async fn all_is_committed(world: &World) {
     let is_committed = |world: &World| {
         let delivery = world.life().sim.delivery();
         delivery
-            .state(tokio::time::Instant::now())
+            .look(tokio::time::Instant::now())
             .readers
             .iter()
             .all(|reader| {

@@ -129,7 +129,7 @@ impl World {
         let life = self.life();
         panic!(
             "not within eight minutes: {what}; {:?}; {:?}",
-            life.sim.delivery().state(Instant::now()),
+            life.sim.delivery().look(Instant::now()),
             life.sim.gateway.counters().snapshot()
         );
     }
