@@ -6,6 +6,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -37,11 +39,41 @@ pub fn request(
     token: Option<&str>,
     body: Option<&Value>,
 ) -> io::Result<Reply> {
+    let authorization = token.map(|token| format!("Bearer {token}"));
+    send(address, method, path, authorization, body)
+}
+
+/// Who asks, by name and password.
+#[derive(Debug, Clone, Copy)]
+pub struct Login<'a> {
+    /// The name.
+    pub user: &'a str,
+    /// The password.
+    pub password: &'a str,
+}
+
+/// Sends a GET request as this user.
+///
+/// # Errors
+/// As [`request`].
+pub fn get_as(address: SocketAddr, path: &str, login: Login<'_>) -> io::Result<Reply> {
+    let Login { user, password } = login;
+    let login = STANDARD.encode(format!("{user}:{password}"));
+    send(address, "GET", path, Some(format!("Basic {login}")), None)
+}
+
+fn send(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    authorization: Option<String>,
+    body: Option<&Value>,
+) -> io::Result<Reply> {
     let mut stream = TcpStream::connect_timeout(&address, DEADLINE)?;
     stream.set_read_timeout(Some(DEADLINE))?;
     let body = body.map(Value::to_string).unwrap_or_default();
-    let authorization = token
-        .map(|token| format!("Authorization: Bearer {token}\r\n"))
+    let authorization = authorization
+        .map(|value| format!("Authorization: {value}\r\n"))
         .unwrap_or_default();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{authorization}\

@@ -221,6 +221,29 @@ mod tests {
         assert_eq!(all.owes_since(), None);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn the_one_that_was_sent_longest_ago_is_found_though_the_first_was_sent_again() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut all = Unacknowledged::new(begin);
+        assert_eq!(all.oldest_sent(), None);
+        let message = Arc::new(Message {
+            topic: crate::mqtt::TopicName::new("t").unwrap(),
+            payload: bytes::Bytes::new(),
+        });
+        let mut send = |seconds| {
+            let sent = all.send(entry(), Some(message.clone()), at(seconds));
+            sent.unwrap()
+        };
+        let first = send(0);
+        send(3);
+        assert_eq!(all.oldest_sent(), Some(at(0)));
+        all.retransmit(Duration::from_secs(4), 5, at(5), |_, _| {});
+        assert_eq!(all.oldest_sent(), Some(at(3)), "the first was sent again");
+        assert!(all.acknowledge(first, at(6)).is_some());
+        assert_eq!(all.oldest_sent(), Some(at(3)));
+    }
+
     proptest! {
         /// L3 and the packet ids, against a list: an id is never given twice while it is out, and exactly those that are
         /// out can be acknowledged. Starts just before the ids come round, and leaves some out for whole rounds.

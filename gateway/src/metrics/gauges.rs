@@ -320,3 +320,17 @@ fn delivery(context: &Context) -> Vec<Gauge> {
         ),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::triple;
+
+    #[test]
+    fn of_many_partitions_the_first_are_shown_and_the_others_counted() {
+        let all = (0..1_003).rev().map(|partition| triple("t", partition));
+        let (shown, left_out) = cut(all.collect(), |triple| triple);
+        assert_eq!((shown.len(), left_out), (MAX_PARTITIONS, 3));
+        assert_eq!((shown[0].partition, shown[999].partition), (0, 999));
+    }
+}

@@ -11,6 +11,7 @@ use crate::config::{ListenerConfig, Method};
 use crate::gateway::DrainError;
 use crate::listener::door::{Door, Phase};
 use crate::log::memory::{HoldAt, MemoryLog};
+use crate::status::readiness;
 
 /// Longer than anything here takes, by far.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -142,6 +143,34 @@ async fn a_drained_listener_can_be_opened_again_and_drained_again() {
     for client in &mut clients {
         assert!(client.rest().await.is_empty(), "it ends with the gateway");
     }
+}
+
+#[tokio::test]
+async fn a_gateway_is_ready_while_one_of_its_listeners_accepts() {
+    let (sim, first, second) = two().await;
+    sim.until("Iggy answers", |sim| {
+        readiness::check(sim.gateway.context()).ready
+    })
+    .await;
+    let check = || readiness::check(sim.gateway.context());
+    assert!(check().notes.is_empty());
+    sim.gateway.drain_listener(first).unwrap();
+    drained(&sim, &sim.gateway.context().doors[0]).await;
+    assert!(check().ready);
+    assert_eq!(check().notes, [format!("listener {first} is drained")]);
+    sim.gateway.drain_listener(second).unwrap();
+    drained(&sim, &sim.gateway.context().doors[1]).await;
+    let closed = check();
+    assert!(!closed.ready);
+    let listener = closed.checks.iter().find(|check| check.name == "listener");
+    let reason =
+        format!("no listener accepts: listener {first} is drained, listener {second} is drained");
+    assert_eq!(listener.unwrap().reason, Some(reason));
+    port_is_closed(first).await;
+    sim.gateway.open_listener(first).await.unwrap();
+    assert!(check().ready);
+    sim.gateway.stop().await;
+    assert!(!check().ready);
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@ mod client;
 mod delivery;
 mod duplicates;
 mod endings;
+mod figures;
 mod files;
 mod ingest;
 mod listeners;
@@ -48,6 +49,7 @@ mod topics;
 mod trace;
 
 pub(crate) use client::{Client, Got};
+pub(crate) use files::Files;
 
 /// Devices `d/<device>/…` go to `s/t`, four partitions, by device; everything else to `s/rest`.
 const MAP: &str = r#"

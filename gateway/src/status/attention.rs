@@ -103,9 +103,10 @@ fn time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::MOST_ROWS;
     use crate::sim::Sim;
     use crate::status::Observer;
-    use tokio::time::{Duration, sleep};
+    use tokio::time::{Duration, Instant, sleep};
 
     #[tokio::test(start_paused = true)]
     async fn one_stuck_subscriber_is_named_with_what_it_holds_and_until_when() {
@@ -143,6 +144,35 @@ mod tests {
                 .attention
                 .is_empty()
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_subscribers_and_alarms_so_many_are_shown_and_those_that_matter_first() {
+        const MANY: usize = MOST_ROWS + 30;
+        let sim = Sim::new().await;
+        let observer = Observer::new(sim.gateway.context().clone());
+        let mut clients = Vec::new();
+        for number in 0..MANY {
+            let mut client = sim.connect(&format!("c{number}")).await;
+            let topic = if number + 1 == MANY { "d/1/x" } else { "d/2/x" };
+            client.subscribe(topic, 1).await;
+            clients.push(client);
+            let alarms = &sim.gateway.context().alarms;
+            alarms.raise(
+                &format!("alarm {number}"),
+                "test".to_owned(),
+                Instant::now(),
+            );
+        }
+        let mut publisher = sim.connect("publisher").await;
+        publisher.publish("d/1/x", "x", Some(1)).await;
+        sleep(Duration::from_secs(5)).await;
+        let picture = observer.picture().await.unwrap();
+        let delivery = picture.status.delivery.as_ref().unwrap();
+        assert_eq!(delivery.subscribers_total, MANY as u64);
+        assert_eq!(delivery.subscribers.len(), MOST_ROWS);
+        assert_eq!(delivery.subscribers[0].client, format!("c{}", MANY - 1));
+        assert_eq!(picture.status.attention.len(), MOST_ROWS);
     }
 
     #[tokio::test(start_paused = true)]

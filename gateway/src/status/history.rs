@@ -110,12 +110,16 @@ impl Recorder {
                 ..totals.since(before, now - begun)
             };
             (before, begun) = (totals, now);
-            let mut samples = self.0.lock();
-            if samples.len() == LENGTH {
-                samples.pop_front();
-            }
-            samples.push_back(sample);
+            self.keep(sample);
         }
+    }
+
+    fn keep(&self, sample: Sample) {
+        let mut samples = self.0.lock();
+        if samples.len() == LENGTH {
+            samples.pop_front();
+        }
+        samples.push_back(sample);
     }
 
     /// All of it.
@@ -139,6 +143,21 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_minutes_are_kept_and_no_more() {
+        let recorder = Recorder::default();
+        for number in 0..LENGTH + 5 {
+            recorder.keep(Sample {
+                clients: number as f64,
+                ..Sample::default()
+            });
+        }
+        let clients = recorder.history().clients;
+        assert_eq!(clients.len(), LENGTH);
+        assert_eq!(clients.first(), Some(&5.0));
+        assert_eq!(clients.last(), Some(&((LENGTH + 4) as f64)));
+    }
 
     #[test]
     fn a_rate_is_what_came_in_the_time_by_the_second() {

@@ -108,6 +108,31 @@ fn users_that_were_added_at_the_command_line_come_in_and_may_what_the_file_of_pe
 }
 
 #[test]
+fn the_status_page_is_open_to_the_users_who_are_named_with_their_passwords() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users");
+    passwd(&users, "anna", "first");
+    passwd(&users, "device", "its");
+    let deployment = Deployment::builder()
+        .gateway("authentication", vec!["users"])
+        .gateway("users_file", users.display().to_string())
+        .gateway("http_users", vec!["anna"])
+        .start();
+    let shown = |user: &str, password: &str| {
+        let login = http::Login { user, password };
+        let reply = http::get_as(deployment.http(), "/api/status", login);
+        reply.expect("an answer").status
+    };
+    assert_eq!(shown("anna", "first"), 200);
+    assert_eq!(shown("anna", "its"), 401);
+    assert_eq!(shown("device", "its"), 401, "it may connect, and no more");
+    let nobody = http::get(deployment.http(), "/api/status").expect("an answer");
+    assert_eq!(nobody.status, 401);
+    let connect = packet::connect_as("d", "device", b"its");
+    assert_eq!(code(&deployment, &connect), 0);
+}
+
+#[test]
 fn iggys_own_users_come_in_with_their_passwords() {
     let deployment = Deployment::builder()
         .gateway("authentication", vec!["iggy"])
