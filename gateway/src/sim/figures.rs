@@ -107,8 +107,7 @@ async fn a_lane_that_fails_says_why_and_for_how_long_until_it_does_not() {
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_an_answer_about_its_topic_is_counted_until_it_comes() {
-    const BY_DEVICE: &str =
-        "[[rule]]\nmqtt_topic = 'd/([^/]+)/.*'\nstream = 's'\ntopic = 'of_$1'\n";
+    const BY_DEVICE: &str = "on_unmatched = 'refuse'\n[[rule]]\nmqtt_topic = 'd/([^/]+)/.*'\nstream = 's'\ntopic = 'of_$1'\n";
     let sim = Sim::with_map(BY_DEVICE, MemoryLog::new(), |_| ()).await;
     let mut client = sim.connect("a").await;
     let slowly = Fault::Delay(Duration::from_secs(10));
