@@ -1,7 +1,7 @@
 //! What was refused lately, and which connections the gateway closed: in the log, and kept for whoever shows it.
 //!
 //! What always holds: a line of the log and an entry here are made together or not at all, under one limit, so that a flood
-//! costs nothing and both say the same; at most [`MOST`] entries of [`LONGEST`] bytes a text are kept. No payload, password or
+//! costs nothing and both say the same; at most `MOST` entries of `LONGEST` bytes a text are kept. No payload, password or
 //! token is in them.
 
 use std::collections::VecDeque;

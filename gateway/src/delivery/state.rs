@@ -49,7 +49,7 @@ pub struct ReaderState {
     pub end: u64,
     /// The first offset that somebody needs or has not acknowledged, and for how long that has been seen.
     pub held: Option<(u64, Duration)>,
-    /// Who holds it, if that has been so for [`HELD`].
+    /// Who holds it, if that has been so for `HELD`.
     pub holder: Option<Holder>,
     /// Who reads with it, and who is behind.
     pub cursors: Vec<CursorState>,

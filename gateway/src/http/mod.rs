@@ -1,7 +1,7 @@
 //! The HTTP address for operators and their tools: status page, API, metrics, health.
 //!
 //! What always holds: whatever happens here, devices are served: an address that cannot be bound is an alarm and tried again,
-//! and what is asked costs bounded memory ([`MAX_CONNECTIONS`], [`MAX_VIEWERS`], heads of [`MAX_HEAD`], no bodies) and no lock
+//! and what is asked costs bounded memory (`MAX_CONNECTIONS`, `MAX_VIEWERS`, heads of `MAX_HEAD`, no bodies) and no lock
 //! that is waited for. Nobody keeps a connection by being slow.
 
 use std::net::SocketAddr;

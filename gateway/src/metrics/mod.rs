@@ -1,7 +1,7 @@
 //! The metrics of a gateway, for Prometheus.
 //!
 //! What always holds: names, units and meanings are those of `docs/metrics.md`; no label has a client's id, an MQTT topic or
-//! anything else that clients choose; partitions are labels, and at most [`MAX_PARTITIONS`] of each kind are shown, the others
+//! anything else that clients choose; partitions are labels, and at most `MAX_PARTITIONS` of each kind are shown, the others
 //! counted. Asking reads what the data path adds to and writes down, and takes no lock that a message may wait for.
 
 use std::fmt;
