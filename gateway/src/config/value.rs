@@ -182,10 +182,7 @@ impl Slot<'_> {
                 .map(|path| path.display().to_string())
                 .unwrap_or_default(),
             Self::Files(paths) => {
-                let paths: Vec<_> = paths
-                    .iter()
-                    .map(|path| path.display().to_string())
-                    .collect();
+                let paths: Vec<_> = paths.iter().map(|path| in_a_list(path)).collect();
                 paths.join(",")
             }
             Self::OneAddress(address) => address
@@ -235,6 +232,18 @@ impl Slot<'_> {
             Self::Time(_, r) => range(r, duration_text),
         }
     }
+}
+
+/// A path as it can stand between commas, around which spaces mean nothing.
+fn in_a_list(path: &Path) -> String {
+    let mut path = path.display().to_string();
+    if path.starts_with(char::is_whitespace) {
+        path.insert_str(0, "./");
+    }
+    if path.ends_with(char::is_whitespace) {
+        path.push('/');
+    }
+    path
 }
 
 fn too_large_for_this_machine() -> Fault {

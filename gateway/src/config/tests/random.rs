@@ -1,6 +1,6 @@
 //! No input makes loading panic, and what is shown can be read again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{GatewayFile, load};
 use crate::config::keys;
-use crate::config::value::{Raw, duration_text, size_text};
+use crate::config::value::{Raw, Slot, duration_text, size_text};
 use crate::config::{Config, ConfigError};
 
 /// Keys that exist, keys that nearly do, and any text.
@@ -126,6 +126,19 @@ proptest! {
             prop_assert!(slot.set(&Raw::Variable(shown.clone()), Path::new("")).is_ok(), "{}: {}", key, shown);
         }
         prop_assert_eq!(config, again);
+    }
+
+    #[test]
+    fn a_list_of_files_reads_back_as_itself(text in "[./ \\ta,]{0,12}") {
+        let mut files = vec![PathBuf::new()];
+        let is_read = Slot::Files(&mut files).set(&Raw::Variable(text), Path::new("")).is_ok();
+        if is_read {
+            let shown = Slot::Files(&mut files).show();
+            let before = files.clone();
+            let read = Slot::Files(&mut files).set(&Raw::Variable(shown.clone()), Path::new(""));
+            prop_assert!(read.is_ok(), "{shown}");
+            prop_assert_eq!(before, files, "{}", shown);
+        }
     }
 
     #[test]
