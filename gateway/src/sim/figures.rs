@@ -17,9 +17,15 @@ fn figures(sim: &Sim) -> IngestState {
 /// Messages that wait in the only lane, and messages that are being appended.
 fn lane(sim: &Sim) -> (usize, usize) {
     match &figures(sim).lanes[..] {
+        [] => (0, 0),
         [lane] => (lane.queued, lane.in_flight),
         lanes => panic!("{lanes:?}"),
     }
+}
+
+/// For how long the only lane fails, and why.
+fn failing(sim: &Sim) -> Option<(Duration, String)> {
+    figures(sim).lanes.first()?.failing.clone()
 }
 
 /// Publishes `d/1/x` with these ids, and waits until all were read.
@@ -94,10 +100,9 @@ async fn a_lane_that_fails_says_why_and_for_how_long_until_it_does_not() {
         sim.log.script(Call::Append, slowly);
     }
     publish(&sim, &mut client, 1..=2).await;
-    sim.until("it fails", |sim| figures(sim).lanes[0].failing.is_some())
-        .await;
+    sim.until("it fails", |sim| failing(sim).is_some()).await;
     advance(Duration::from_secs(2)).await;
-    let (failing_for, reason) = figures(&sim).lanes[0].failing.clone().unwrap();
+    let (failing_for, reason) = failing(&sim).unwrap();
     assert!(failing_for >= Duration::from_secs(2), "{failing_for:?}");
     assert_eq!(reason, away.to_string());
     expect_acknowledged(&mut client, 1..=1).await;
